@@ -1,0 +1,113 @@
+"""`Meter`: a cost bound to a super network, evaluated on gates, once per distinct live architecture."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from budgetnet.errors import UserError
+from budgetnet.graph import Architecture, Graph
+
+CACHED = 1 << 18
+"""Architectures remembered before the cache starts anew: about 50 MB for the largest built-in space."""
+
+STOCHASTIC_DRAWS = 32
+"""Evaluations behind the expected value of a stochastic cost, where one number is asked for."""
+
+
+@runtime_checkable
+class Vectorised(Protocol):
+    """A cost that evaluates many architectures at once."""
+
+    def evaluate(self, live: Tensor) -> Tensor:
+        """The cost of each row of live gates (n × edges)."""
+        ...
+
+
+class Meter:
+    """A cost with its name and unit. Any callable of an architecture (and of the batch, if it has a second parameter)."""
+
+    def __init__(
+        self, graph: Graph, function: Callable[..., float], name: str, unit: str = "", stochastic: bool = False
+    ) -> None:
+        self.graph = graph
+        self.function = function
+        self.name = name
+        self.unit = unit
+        self.stochastic = stochastic
+        self.takes_batch = not isinstance(function, Vectorised) and _positional_parameters(function) > 1
+        self._known: dict[bytes, float] = {}
+
+    def __repr__(self) -> str:
+        return f"Meter({self.name})"
+
+    def __call__(self, architecture: Architecture, batch: Any = None) -> float:
+        """The cost of one architecture; the mean of repeated evaluations if it is stochastic."""
+        if self.stochastic:
+            return math.fsum(self._measure(architecture, batch) for _ in range(STOCHASTIC_DRAWS)) / STOCHASTIC_DRAWS
+        return float(self.evaluate(architecture.gates()[None], batch)[0])
+
+    @cached_property
+    def full(self) -> float:
+        """The cost of the full super network: what an inconsistent sample is charged, and what shares refer to."""
+        return self(self.graph.full)
+
+    def evaluate(self, gates: Tensor, batch: Any = None) -> Tensor:
+        """The cost of each row of gates (n × edges), float64; a row that does not connect is charged the full cost."""
+        live = self.graph.live(gates)
+        connected = live.any(1)
+        costs = torch.empty(len(live), dtype=torch.float64)
+        costs[connected] = self._of_live(live[connected], batch)
+        if not connected.all():
+            costs[~connected] = self.full
+        return costs
+
+    def _of_live(self, live: Tensor, batch: Any) -> Tensor:
+        if self.stochastic or self.takes_batch:
+            values = [self._measure(self.graph.architecture(row), batch) for row in live]
+            return torch.tensor(values, dtype=torch.float64)
+        keys = [row.tobytes() for row in np.packbits(live.numpy(), axis=1)]
+        if len(self._known) > CACHED:
+            self._known.clear()
+        new = {key: i for i, key in enumerate(keys) if key not in self._known}
+        if new:
+            self._known.update(zip(new, self._compute(live[list(new.values())]), strict=True))
+        return torch.tensor([self._known[key] for key in keys], dtype=torch.float64)
+
+    def _compute(self, live: Tensor) -> list[float]:
+        if isinstance(self.function, Vectorised):
+            return [float(value) for value in self.function.evaluate(live)]
+        return [self._measure(self.graph.architecture(row), None) for row in live]
+
+    def _measure(self, architecture: Architecture, batch: Any) -> float:
+        try:
+            value = float(self.function(architecture, batch) if self.takes_batch else self.function(architecture))
+        except UserError:
+            raise
+        except Exception as error:  # a user's cost may raise anything
+            raise UserError(
+                f"the cost {self.name} raised {type(error).__name__}: {error}, for an architecture of "
+                f"{len(architecture)} edges; correct the function"
+            ) from error
+        if not math.isfinite(value) or value < 0:
+            raise UserError(
+                f"the cost {self.name} is {value} for an architecture of {len(architecture)} edges; "
+                "a cost must be a finite number that is not negative"
+            )
+        return value
+
+
+def _positional_parameters(function: Callable[..., float]) -> int:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return 1
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)

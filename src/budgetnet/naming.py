@@ -1,0 +1,72 @@
+"""Names that a user writes: `name:key=value,…` for built-in things, `package.module:name` for their own code.
+
+Objects named as `package.module:name` are the only code that is loaded by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from budgetnet.errors import UserError
+
+
+def split_name(text: str, known: Iterable[str]) -> tuple[str, str]:
+    """Parts a name from its options; a user's own `package.module:name` keeps its colon."""
+    first, _, rest = text.partition(":")
+    if first in known or not rest or "=" in rest.split(":", 1)[0]:
+        return first, rest
+    second, _, options = rest.partition(":")
+    return f"{first}:{second}", options
+
+
+def load_object(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
+    """The callable that `package.module:name` says, looked up in the current folder too."""
+    module_name, _, attribute = name.partition(":")
+    if not attribute:
+        raise UserError(f"{name!r} is not {what}; use {', '.join(known)}, or your own as package.module:name")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        raise UserError(f"{name!r} names {what} in a module that cannot be imported ({error}); check the name") from None
+    except AttributeError:
+        raise UserError(f"the module {module_name!r} has nothing named {attribute!r}; check {name!r}") from None
+    finally:
+        sys.path.remove(here)
+    if not callable(found):
+        raise UserError(f"{name!r} is a {type(found).__name__}, {what} must be callable")
+    return typing.cast("Callable[..., Any]", found)
+
+
+def keyword_arguments(
+    function: Callable[..., Any], text: str, owner: str, reserved: Sequence[str] = ()
+) -> dict[str, Any]:
+    """`width=3,task=segmentation` as arguments of a function, converted to the types that it declares."""
+    hints = typing.get_type_hints(function)
+    accepted = [name for name in inspect.signature(function).parameters if name not in reserved]
+    arguments: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or key not in accepted:
+            options = ", ".join(accepted) or "nothing"
+            raise UserError(f"{owner} has no option {part.strip()!r}; write name=value with a name of: {options}")
+        arguments[key] = convert(value, hints.get(key, str), f"{key} of {owner}")
+    return arguments
+
+
+def convert(value: str, kind: Any, where: str) -> Any:
+    """A written value as an int, a float, a bool or a text."""
+    try:
+        if kind is bool:
+            return {"true": True, "false": False, "yes": True, "no": False}[value.lower()]
+        return kind(value) if kind in (int, float) else value
+    except (ValueError, KeyError):
+        names = {int: "a whole number", float: "a number", bool: "true or false"}
+        raise UserError(f"{where} is {names[kind]}, not {value!r}; correct it") from None

@@ -1,0 +1,70 @@
+"""Γ: independent edge probabilities, sampled so that an edge is drawn only where the input reaches it."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from budgetnet.graph import Architecture, Graph
+
+INITIAL_LOGIT = 3.0
+"""The paper's start: p ≈ 0.95."""
+
+
+class Draw(NamedTuple):
+    """Sampled gates (n × edges, bool) and the log-probability of each row, differentiable in Γ."""
+
+    gates: Tensor
+    log_prob: Tensor
+
+
+class EdgeDistribution(nn.Module):
+    """Γ over the edges of a graph: edge e is kept with probability σ(γ_e) (paper, section 3.2)."""
+
+    def __init__(self, graph: Graph, initial: float = INITIAL_LOGIT) -> None:
+        super().__init__()
+        self.graph = graph
+        self.logits = nn.Parameter(torch.full((len(graph.edges),), initial))
+
+    @property
+    def probabilities(self) -> Tensor:
+        """p of each edge."""
+        return torch.sigmoid(self.logits.detach())
+
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Draw:
+        """Draws n architectures. Edges whose source the input does not reach are not drawn: 0, and no part of log_prob.
+
+        The input reaches a node in topological order exactly if it does so over all the edges that were switched on.
+        """
+        switched = torch.rand((n, len(self.graph.edges)), generator=generator) < self.probabilities.cpu()
+        drawn = self.graph.reached(switched)[:, self.graph.sources]
+        gates = switched & drawn
+        return Draw(gates, self.log_prob(gates))
+
+    def log_prob(self, gates: Tensor) -> Tensor:
+        """log P(H | Γ) of gates (n × edges) that can be drawn."""
+        drawn = self.graph.reached(gates)[:, self.graph.sources].to(self.logits.device)
+        on = gates.to(self.logits.device)
+        terms = torch.where(on, F.logsigmoid(self.logits), F.logsigmoid(-self.logits))
+        return (terms * drawn).sum(1)
+
+    def mode(self) -> Architecture:
+        """The edges with p > 0.5 and, where these do not connect source and sink, the most probable path as well."""
+        gates = (self.logits.detach() > 0).cpu()
+        if not self.graph.live(gates[None]).any():
+            gates[self._most_probable_path()] = True
+        return self.graph.architecture(gates)
+
+    def _most_probable_path(self) -> list[int]:
+        cost = (-F.logsigmoid(self.logits.detach().double())).tolist()
+        return self.graph.shortest_path(cost)
+
+    def entropy(self) -> Tensor:
+        """The entropy of each edge, in bits."""
+        p = torch.sigmoid(self.logits.detach().double())
+        log_p, log_q = F.logsigmoid(self.logits.detach().double()), F.logsigmoid(-self.logits.detach().double())
+        return -(p * log_p + (1 - p) * log_q) / math.log(2)

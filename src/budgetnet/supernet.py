@@ -1,0 +1,260 @@
+"""`SuperNetwork`: a graph with one module per edge, run with one architecture per group of the batch.
+
+Each live edge runs once, on the examples of the groups that keep it, so compute and memory follow what was sampled.
+A node's value holds only the rows of the groups in which the node is live.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from budgetnet.errors import UserError
+from budgetnet.graph import Architecture, Graph
+from budgetnet.plan import Plan, Rows, make_plan
+
+class SuperNetwork(nn.Module):
+    """`l_i = act_i(Σ_k h_{k,i} f_{k,i}(l_k))`, `l_1 = stem(x)`, output `head(l_N)` (paper, equation 1).
+
+    `modules` maps edge names to modules; `activation` is copied to every node but the source, or maps nodes to modules;
+    `input_shape` is that of one example. One dry run on the meta device finds the shapes, and edges that do not fit.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        modules: Mapping[str, nn.Module],
+        *,
+        input_shape: Sequence[int],
+        stem: nn.Module | None = None,
+        head: nn.Module | None = None,
+        activation: nn.Module | Mapping[str, nn.Module] | None = None,
+        input_dtype: torch.dtype = torch.float32,
+        name: str = "custom",
+        named: Mapping[str, Architecture] | None = None,
+    ) -> None:
+        super().__init__()
+        _check_modules(graph, modules)
+        self.graph = graph
+        self.name = name
+        self.named = dict(named or {})
+        self.input_shape = tuple(input_shape)
+        self.input_dtype = input_dtype
+        self.stem = stem or nn.Identity()
+        self.edge_modules = nn.ModuleList(modules[edge.name] for edge in graph.edges)
+        self.activations = nn.ModuleList(_activations(graph, activation))
+        self.head = head or nn.Identity()
+        self.shapes = dry_run(self)
+
+    def forward(self, x: Tensor, gates: Tensor | Architecture | None = None) -> Tensor:
+        """Logits of each example under its group's architecture.
+
+        `gates` is an architecture, a row of gates, or groups × edges; None is the whole super network.
+        Examples of a group whose architecture does not connect the source to the sink get zeros.
+        """
+        plan = self.plan(gates, len(x))
+        values: list[Tensor | None] = [None] * len(self.graph.nodes)
+        if plan.steps:
+            values[0] = _call(self.stem, _take(x, plan.inputs))
+        for step in plan.steps:
+            terms = [
+                (_call(self.edge_modules[run.edge], _take(cast(Tensor, values[run.source]), run.take)), run.place)
+                for run in step.runs
+            ]
+            values[step.node] = _call(self.activations[step.node], _sum(terms, step.rows))
+            for node in step.free:
+                values[node] = None
+        if not plan.steps:
+            return x.new_zeros((len(x), *self.shapes.output), dtype=self.shapes.dtype)
+        output = _call(self.head, cast(Tensor, values[-1]))
+        return output if plan.inputs is None else _sum([(output, plan.inputs)], len(x))
+
+    def plan(self, gates: Tensor | Architecture | None, batch: int) -> Plan:
+        """How to run these gates on so many examples; computed once for equal gates."""
+        rows = self.gate_rows(gates)
+        if len(rows) > batch:
+            raise UserError(f"{len(rows)} architectures cannot share {batch} examples; use at most one per example")
+        return make_plan(self.graph, np.packbits(rows.numpy()).tobytes(), len(rows), batch)
+
+    def gate_rows(self, gates: Tensor | Architecture | None) -> Tensor:
+        """Any way to say which edges are kept, as groups × edges (bool, on the CPU)."""
+        if gates is None:
+            return torch.ones(1, len(self.graph.edges), dtype=torch.bool)
+        if isinstance(gates, Architecture):
+            if gates.graph != self.graph:
+                raise UserError(f"the architecture is of {gates.graph!r}, the super network is {self.graph!r}")
+            gates = gates.gates()
+        rows = gates.detach().to("cpu", torch.bool)
+        rows = rows[None] if rows.dim() == 1 else rows
+        if rows.dim() != 2 or rows.shape[1] != len(self.graph.edges):
+            raise UserError(f"gates are groups × {len(self.graph.edges)} edges, not {tuple(gates.shape)}")
+        return rows
+
+    def architecture(self, name: str) -> Architecture:
+        """A named sub-architecture; `full` is every edge."""
+        if name == "full":
+            return self.graph.full
+        if name not in self.named:
+            raise UserError(
+                f"{self.name} has no architecture named {name!r}; it has {', '.join(['full', *self.named])}, "
+                "and takes a file written by Architecture.to_json()"
+            )
+        return self.named[name]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What the dry run found, without the batch dimension: a node's sum, its value, and the output."""
+
+    sums: tuple[tuple[int, ...], ...]
+    nodes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype, ...]
+    output: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def _take(value: Tensor, rows: Rows) -> Tensor:
+    if rows is None:
+        return value
+    return value[rows] if isinstance(rows, slice) else value.index_select(0, rows.to(value.device))
+
+
+def _sum(terms: Sequence[tuple[Tensor, Rows]], rows: int) -> Tensor:
+    """The sum of terms that each cover some rows. Only a tensor made here is written to in place."""
+    first, place = terms[0]
+    if place is None and len(terms) == 1:
+        return first
+    if place is None:
+        rest = terms[1:]
+        if rest[0][1] is None:
+            total, rest = first + rest[0][0], rest[1:]
+        else:
+            total = first.clone()
+    else:
+        total, rest = first.new_zeros((rows, *first.shape[1:])), terms
+    for term, place in rest:
+        if place is None:
+            total += term
+        elif isinstance(place, slice):
+            total[place] += term
+        else:
+            total.index_add_(0, place.to(total.device), term)
+    return total
+
+
+def _call(module: nn.Module, x: Tensor) -> Tensor:
+    if len(x) == 1 and module.training:
+        return _call_on_one_example(module, x)
+    return cast(Tensor, module(x))
+
+
+def _call_on_one_example(module: nn.Module, x: Tensor) -> Tensor:
+    """Batch norm with a single value per channel has no statistics: it uses its running ones and updates nothing."""
+    stopped: list[nn.Module] = []
+
+    def stop(norm: nn.Module, inputs: tuple[Tensor]) -> None:
+        if norm.training and inputs[0].numel() == inputs[0].shape[1]:
+            norm.training = False
+            stopped.append(norm)
+
+    norms = [child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm)]
+    handles = [norm.register_forward_pre_hook(stop) for norm in norms]
+    try:
+        return cast(Tensor, module(x))
+    finally:
+        for handle in handles:
+            handle.remove()
+        for norm in stopped:
+            norm.training = True
+
+
+def on_meta(module: nn.Module, x: Tensor) -> Tensor:
+    """Runs a module on the meta device: shapes and operations without numbers or side effects on the module."""
+    state = {name: value.to("meta") for name, value in [*module.named_parameters(), *module.named_buffers()]}
+    with torch.no_grad():
+        return cast(Tensor, functional_call(module, state, (x,)))
+
+
+def example(shape: Sequence[int], dtype: torch.dtype = torch.float32, batch: int = 2) -> Tensor:
+    """An input for `on_meta`; two examples, since batch norm refuses to train on a single value."""
+    return torch.empty((batch, *shape), dtype=dtype, device="meta")
+
+
+def dry_run(net: SuperNetwork) -> Shapes:
+    """The shape at every node, found edge by edge; the first edge that does not fit is named."""
+    graph = net.graph
+    start = _try(net.stem, example(net.input_shape, net.input_dtype), "the stem", "the input")
+    sums, values = [start], [start]
+    for node, incoming in list(enumerate(graph.incoming))[1:]:
+        outputs = [
+            _try(net.edge_modules[e], values[graph.sources[e]], f"edge {graph.edges[e].name!r}", f"node {graph.edges[e].source!r}")
+            for e in incoming
+        ]
+        for e, output in zip(incoming, outputs, strict=True):
+            if output.shape != outputs[0].shape:
+                raise UserError(
+                    f"edge {graph.edges[e].name!r} brings {_show(output)} to node {graph.nodes[node]!r}, where edge "
+                    f"{graph.edges[incoming[0]].name!r} brings {_show(outputs[0])}; make the shapes equal, they are summed"
+                )
+        sums.append(outputs[0])
+        where = f"node {graph.nodes[node]!r}"
+        values.append(_try(net.activations[node], outputs[0], f"the activation of {where}", where))
+    output = _try(net.head, values[-1], "the head", f"node {graph.sink!r}")
+    return Shapes(
+        tuple(tuple(value.shape[1:]) for value in sums),
+        tuple(tuple(value.shape[1:]) for value in values),
+        tuple(value.dtype for value in values),
+        tuple(output.shape[1:]),
+        output.dtype,
+    )
+
+
+def _try(module: nn.Module, x: Tensor, who: str, giver: str) -> Tensor:
+    try:
+        output = on_meta(module, x)
+    except Exception as error:  # a user's module may raise anything
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{who} cannot take what {giver} gives, {_show(x)} for one example: {reason}") from error
+    if not isinstance(output, Tensor) or output.shape[:1] != x.shape[:1]:
+        raise UserError(f"{who} must give one tensor with a row per example; it gives {_show(output)}")
+    return output
+
+
+def _show(value: object) -> str:
+    return "×".join(map(str, value.shape[1:])) if isinstance(value, Tensor) else type(value).__name__
+
+
+def _activations(graph: Graph, activation: nn.Module | Mapping[str, nn.Module] | None) -> list[nn.Module]:
+    pick: Callable[[str], nn.Module]
+    if isinstance(activation, Mapping):
+        unknown = sorted(set(activation) - set(graph.nodes[1:]))
+        if unknown:
+            raise UserError(f"an activation is given for {unknown[0]!r}, which is not a node with incoming edges; remove it")
+        pick = lambda node: activation.get(node) or nn.Identity()  # noqa: E731
+    else:
+        pick = lambda node: copy.deepcopy(activation) if activation else nn.Identity()  # noqa: E731
+    return [nn.Identity(), *(pick(node) for node in graph.nodes[1:])]
+
+
+def _check_modules(graph: Graph, modules: Mapping[str, nn.Module]) -> None:
+    for edge in graph.edges:
+        if edge.name not in modules:
+            raise UserError(f"edge {edge.name!r} has no module; give one in `modules`, nn.Identity() for a plain skip")
+    unknown = sorted(set(modules) - set(graph.index))
+    if unknown:
+        raise UserError(f"a module is given for {unknown[0]!r}, which is not an edge of the graph; remove it")
+    owners: dict[int, str] = {}
+    for name, module in modules.items():
+        for tensor in [*module.parameters(), *module.buffers()]:
+            if owners.setdefault(id(tensor), name) != name:
+                raise UserError(
+                    f"edges {owners[id(tensor)]!r} and {name!r} share a parameter; give each edge a module of its own, "
+                    "since costs add up over edges"
+                )
