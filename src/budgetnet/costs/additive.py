@@ -1,4 +1,4 @@
-"""Costs that add up over live edges and nodes: multiply-adds, parameters, bytes of state. Counted on the meta device."""
+"""Costs that add up over live edges and nodes: multiply-adds, parameters, bytes of state; no numbers are computed."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from budgetnet.supernet import SuperNetwork, example, on_meta
 
 ACCOUNTINGS = ("true", "paper")
 
-FREE = frozenset(
-    """
-    _native_batch_norm_legit _native_batch_norm_legit_no_training native_batch_norm cudnn_batch_norm miopen_batch_norm
-    batch_norm_update_stats _batch_norm_with_update _batch_norm_no_update
-    relu relu_ relu6 leaky_relu leaky_relu_ elu elu_ gelu silu silu_ mish hardswish hardswish_ hardsigmoid hardsigmoid_
-    hardtanh hardtanh_ sigmoid sigmoid_ tanh tanh_ softplus threshold _prelu_kernel celu selu log_sigmoid_forward clamp
-    clamp_min clamp_
-    max_pool1d max_pool2d max_pool2d_with_indices max_pool3d_with_indices avg_pool1d avg_pool2d avg_pool3d
-    adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d mean
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d
-    _upsample_nearest_exact2d
-    view _unsafe_view reshape permute transpose t expand squeeze unsqueeze slice select split split_with_sizes chunk
-    unbind cat stack clone detach alias contiguous _to_copy copy_ constant_pad_nd unfold flatten
-    empty empty_like new_empty zeros new_zeros zeros_like full
-    """.split()
-)
+_FREE = """
+_native_batch_norm_legit _native_batch_norm_legit_no_training native_batch_norm cudnn_batch_norm miopen_batch_norm
+batch_norm_update_stats _batch_norm_with_update _batch_norm_no_update
+relu relu_ relu6 leaky_relu leaky_relu_ elu elu_ gelu silu silu_ mish hardswish hardswish_ hardsigmoid hardsigmoid_
+hardtanh hardtanh_ sigmoid sigmoid_ tanh tanh_ softplus threshold _prelu_kernel celu selu log_sigmoid_forward clamp
+clamp_min clamp_
+max_pool1d max_pool2d max_pool2d_with_indices max_pool3d_with_indices avg_pool1d avg_pool2d avg_pool3d
+adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d mean
+upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d
+_upsample_nearest_exact2d
+view _unsafe_view reshape permute transpose t expand squeeze unsqueeze slice select split split_with_sizes chunk
+unbind cat stack clone detach alias contiguous _to_copy copy_ constant_pad_nd unfold flatten
+empty empty_like new_empty zeros new_zeros zeros_like full
+"""
+FREE = frozenset(_FREE.split())
 """Operations that macs does not charge: batch norm, activations, pooling, resizing, and moving data about."""
 
 
@@ -65,7 +64,7 @@ class AdditiveCost:
 def macs(net: SuperNetwork, accounting: str = "true") -> AdditiveCost:
     """Multiply-adds of one example: convolutions, linear layers, and sums of n inputs as n − 1 each.
 
-    Free: bias, batch norm, activation, pooling, resize, identity. `paper` charges an up-sampling edge at its input's size.
+    Free: bias, batch norm, activation, pooling, resize, identity. `paper` charges up-sampling at its input's size.
     """
     if accounting not in ACCOUNTINGS:
         raise UserError(f"accounting {accounting!r} does not exist; use {' or '.join(ACCOUNTINGS)}")
@@ -79,7 +78,8 @@ def macs(net: SuperNetwork, accounting: str = "true") -> AdditiveCost:
         source, target = graph.sources[i], graph.targets[i]
         count = counter.count(module, shapes.nodes[source], shapes.dtypes[source])
         if accounting == "paper":
-            count = count * min(_pixels(shapes.nodes[source]), _pixels(shapes.sums[target])) / _pixels(shapes.sums[target])
+            before, after = _pixels(shapes.nodes[source]), _pixels(shapes.sums[target])
+            count = count * min(before, after) / after
         edges[i] += count
     nodes = -sums
     for i, module in enumerate(net.activations):
@@ -109,11 +109,11 @@ def _pixels(shape: tuple[int, ...]) -> int:
     return math.prod(shape[1:])
 
 
-class _Counter(TorchDispatchMode):
-    """Counts the multiply-adds of what runs inside it, and notes the operations that it neither counted nor calls free."""
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not type it
+    """Counts the multiply-adds of what runs inside it, and notes the operations that are neither counted nor free."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.total = 0.0
         self.unknown: dict[str, None] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from budgetnet.costs.evidence import Evidence
 from budgetnet.errors import UserError
 from budgetnet.graph import Architecture, Graph
 
 CACHED = 1 << 18
 """Architectures remembered before the cache starts anew: about 50 MB for the largest built-in space."""
 
-STOCHASTIC_DRAWS = 32
+STOCHASTIC_DRAWS = 400
 """Evaluations behind the expected value of a stochastic cost, where one number is asked for."""
 
 
@@ -31,14 +32,27 @@ class Vectorised(Protocol):
         ...
 
 
+@runtime_checkable
+class Measurable(Protocol):
+    """A cost whose `evaluate` is a prediction: `measure` is the truth, `refresh` fits the prediction again."""
+
+    def measure(self, architecture: Architecture) -> Evidence:
+        """Measures the extracted network."""
+        ...
+
+    def refresh(self, live: Tensor) -> Mapping[str, float]:
+        """Compares prediction and measurement on fresh samples, refits where they differ, and says by how much."""
+        ...
+
+
 class Meter:
-    """A cost with its name and unit. Any callable of an architecture (and of the batch, if it has a second parameter)."""
+    """A cost with its name and unit: any callable of an architecture (and of the batch, with a second parameter)."""
 
     def __init__(
         self, graph: Graph, function: Callable[..., float], name: str, unit: str = "", stochastic: bool = False
     ) -> None:
         self.graph = graph
-        self.function = function
+        self.function: Any = function
         self.name = name
         self.unit = unit
         self.stochastic = stochastic
@@ -51,8 +65,24 @@ class Meter:
     def __call__(self, architecture: Architecture, batch: Any = None) -> float:
         """The cost of one architecture; the mean of repeated evaluations if it is stochastic."""
         if self.stochastic:
-            return math.fsum(self._measure(architecture, batch) for _ in range(STOCHASTIC_DRAWS)) / STOCHASTIC_DRAWS
+            return math.fsum(self._draws(architecture, batch)) / STOCHASTIC_DRAWS
         return float(self.evaluate(architecture.gates()[None], batch)[0])
+
+    def evidence(self, architecture: Architecture, batch: Any = None) -> Evidence:
+        """What a budget is held against: the exact value, a measurement, or the 95 % bound of a random cost's mean."""
+        if isinstance(self.function, Measurable):
+            return self.function.measure(architecture)
+        if not self.stochastic:
+            value = self(architecture, batch)
+            return Evidence(value, value, {"method": "exact"})
+        draws = self._draws(architecture, batch)
+        mean = math.fsum(draws) / len(draws)
+        error = math.sqrt(math.fsum((draw - mean) ** 2 for draw in draws) / (len(draws) - 1) / len(draws))
+        return Evidence(mean, mean + 1.645 * error, {"method": "mean of random draws", "samples": len(draws)})
+
+    def _draws(self, architecture: Architecture, batch: Any) -> list[float]:
+        live = architecture.live()
+        return [self._measure(live, batch) for _ in range(STOCHASTIC_DRAWS)]
 
     @cached_property
     def full(self) -> float:

@@ -1,4 +1,4 @@
-"""`steps`: the ticks that an architecture takes when at most n of its units run at once (paper, section 4.3 and appendix).
+"""`steps`: the ticks that an architecture takes when at most n units run at once (paper, section 4.3 and appendix).
 
 Units are the stem, every edge, the sum at every node but the source, and the head. Identity edges cost nothing.
 """
@@ -59,7 +59,8 @@ class Steps:
         place = np.asarray(self.order)
         if self.allocation == "dfs":
             return np.broadcast_to(place, (len(live), len(place)))
-        return -self._remaining(live) * len(place) + place
+        priorities: np.ndarray = place - self._remaining(live) * len(place)
+        return priorities
 
     def _remaining(self, live: np.ndarray) -> np.ndarray:
         """The longest path, in unit cost, from each unit to the end of the live part, its own cost included."""
@@ -122,7 +123,7 @@ def _unit_cost(module: nn.Module) -> int:
 
 
 def _depth_first(graph: Graph) -> tuple[int, ...]:
-    """Each unit's place in the reverse post-order of a depth-first search that explores the last-inserted edge first."""
+    """Each unit's place in the reverse post-order of a depth-first search, the last-inserted edge explored first."""
     edge_count = len(graph.edges)
     finished: list[int] = []
     seen = {0}

@@ -31,7 +31,8 @@ def parse(text: str, unit: str) -> float:
     suffixes = scales(unit)
     if match is None or match[2] not in suffixes:
         listed = ", ".join(suffix or "none" for suffix in suffixes)
-        raise UserError(f"{text.strip()!r} is not a quantity in {unit or 'plain numbers'}; write a number and one of: {listed}")
+        kind = unit or "plain numbers"
+        raise UserError(f"{text.strip()!r} is not a quantity in {kind}; write a number and one of: {listed}")
     return float(match[1]) * suffixes[match[2]]
 
 

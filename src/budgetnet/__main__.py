@@ -1,0 +1,7 @@
+"""`python -m budgetnet` is the command line."""
+
+import sys
+
+from budgetnet.cli import main
+
+sys.exit(main())

@@ -1,0 +1,75 @@
+"""What several commands share: reading shapes and architectures, printing JSON and tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from budgetnet.errors import UserError
+from budgetnet.graph import Architecture
+from budgetnet.supernet import SuperNetwork
+
+
+def print_json(value: Any) -> None:
+    """One object on standard output."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def print_table(table: Table) -> None:
+    """An aligned table, at full width where the output is not a terminal."""
+    console = Console(highlight=False)
+    console = console if console.is_terminal else Console(highlight=False, width=160)
+    console.print(table)
+
+
+def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """A table without frame."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left")
+    return table
+
+
+def input_shape(text: str) -> tuple[int, ...]:
+    """`3x32x32` as a shape."""
+    try:
+        shape = tuple(int(part) for part in text.lower().replace("×", "x").split("x"))
+    except ValueError:
+        shape = ()
+    if not shape or min(shape) < 1:
+        raise UserError(f"the input {text!r} is not a shape; write channels, height and width as 3x32x32")
+    return shape
+
+
+def whole_numbers(text: str, what: str) -> list[int]:
+    """`1,2,4` as positive numbers."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise UserError(f"{what} {text!r} must be positive whole numbers; write them as 1,2,4")
+    return numbers
+
+
+def find_architecture(net: SuperNetwork, text: str) -> Architecture:
+    """An architecture by its name, or from a file; one that connects nothing is refused."""
+    path = Path(text)
+    if text == "full" or text in net.named or not path.is_file():
+        return net.architecture(text)
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the architecture file {text} could not be read ({error}); check the path") from None
+    try:
+        architecture = Architecture.from_json(net.graph, content)
+    except UserError as error:
+        raise UserError(f"{text}: {error}") from None
+    if not architecture.connected:
+        raise UserError(f"the architecture in {text} does not connect the input to the output; keep a whole path")
+    return architecture

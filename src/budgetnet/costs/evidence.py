@@ -1,0 +1,16 @@
+"""`Evidence`: what a cost was found to be, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A value and the bound that a budget is held against: equal for exact costs, a 95 % bound for measured ones."""
+
+    value: float
+    upper_bound: float
+    how: Mapping[str, Any] = field(default_factory=dict)
