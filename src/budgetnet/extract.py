@@ -18,7 +18,7 @@ def extract(net: SuperNetwork, architecture: Architecture) -> fx.GraphModule:
 
     It holds the super network's edge modules and nothing of budgetnet; dead edges are gone.
     """
-    live = architecture.live()
+    live = net.graph.architecture(net.graph.live(net.gate_rows(architecture))[0])
     if not live:
         raise UserError(f"{architecture!r} does not connect the input to the output; there is no network to extract")
     builder = _Builder()

@@ -166,17 +166,17 @@ class Architecture:
         try:
             value = json.loads(text)
             made_for, kept = value["graph"], value["kept"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UserError(
                 'an architecture file holds JSON such as {"graph": "…", "kept": ["edge", …]}; '
                 f"this one could not be read ({type(error).__name__}: {error}): write it with Architecture.to_json()"
             ) from None
         if not isinstance(kept, list) or not all(isinstance(name, str) for name in kept):
-            raise UserError(f"in an architecture file, \"kept\" is a list of edge names, not {kept!r:.60}; correct it")
+            raise UserError(f'in an architecture file, "kept" is a list of edge names, not {kept!r:.60}; correct it')
         if made_for != graph.fingerprint:
             raise UserError(
-                f"the architecture was made for the graph {made_for!r:.40}, this super network is {graph.fingerprint!r}; "
-                "give the space and the parameters that it was made with"
+                f"the architecture was made for the graph {made_for!r:.40}, this super network is "
+                f"{graph.fingerprint!r}; give the space and the parameters that it was made with"
             )
         return Architecture(graph, frozenset(kept))
 

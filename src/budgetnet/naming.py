@@ -34,8 +34,8 @@ def load_object(name: str, what: str, known: Iterable[str]) -> Callable[..., Any
     sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(module_name), attribute)
-    except ModuleNotFoundError as error:
-        raise UserError(f"{name!r} names {what} in a module that cannot be imported ({error}); check the name") from None
+    except (ImportError, ValueError, TypeError) as error:
+        raise UserError(f"{name!r} names {what} in a module that cannot be imported: {error}; check the name") from None
     except AttributeError:
         raise UserError(f"the module {module_name!r} has nothing named {attribute!r}; check {name!r}") from None
     finally:

@@ -7,8 +7,9 @@ A node's value holds only the rows of the groups in which the node is live.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch.func import functional_call
 from budgetnet.errors import UserError
 from budgetnet.graph import Architecture, Graph
 from budgetnet.plan import Plan, Rows, make_plan
+
 
 class SuperNetwork(nn.Module):
     """`l_i = act_i(Σ_k h_{k,i} f_{k,i}(l_k))`, `l_1 = stem(x)`, output `head(l_N)` (paper, equation 1).
@@ -72,15 +74,19 @@ class SuperNetwork(nn.Module):
             for node in step.free:
                 values[node] = None
         if not plan.steps:
-            return x.new_zeros((len(x), *self.shapes.output), dtype=self.shapes.dtype)
+            dtype = x.dtype if x.is_floating_point() else self.shapes.dtype
+            zeros = x.new_zeros((len(x), *self.shapes.output), dtype=dtype)
+            return zeros.requires_grad_(torch.is_grad_enabled())  # a training step need not know about this case
         output = _call(self.head, cast(Tensor, values[-1]))
         return output if plan.inputs is None else _sum([(output, plan.inputs)], len(x))
 
     def plan(self, gates: Tensor | Architecture | None, batch: int) -> Plan:
         """How to run these gates on so many examples; computed once for equal gates."""
         rows = self.gate_rows(gates)
-        if len(rows) > batch:
-            raise UserError(f"{len(rows)} architectures cannot share {batch} examples; use at most one per example")
+        if not 1 <= len(rows) <= batch:
+            raise UserError(
+                f"{len(rows)} architectures cannot share {batch} examples; use one or more, at most one per example"
+            )
         return make_plan(self.graph, np.packbits(rows.numpy()).tobytes(), len(rows), batch)
 
     def gate_rows(self, gates: Tensor | Architecture | None) -> Tensor:
@@ -131,21 +137,20 @@ def _sum(terms: Sequence[tuple[Tensor, Rows]], rows: int) -> Tensor:
     first, place = terms[0]
     if place is None and len(terms) == 1:
         return first
-    if place is None:
-        rest = terms[1:]
-        if rest[0][1] is None:
-            total, rest = first + rest[0][0], rest[1:]
-        else:
-            total = first.clone()
+    dtype = reduce(torch.promote_types, (term.dtype for term, _ in terms))  # they differ under autocast
+    if place is not None:
+        total, rest = first.new_zeros((rows, *first.shape[1:]), dtype=dtype), terms
+    elif terms[1][1] is None:
+        total, rest = (first + terms[1][0]).to(dtype), terms[2:]
     else:
-        total, rest = first.new_zeros((rows, *first.shape[1:])), terms
+        total, rest = first.to(dtype, copy=True), terms[1:]
     for term, place in rest:
         if place is None:
             total += term
         elif isinstance(place, slice):
             total[place] += term
         else:
-            total.index_add_(0, place.to(total.device), term)
+            total.index_add_(0, place.to(total.device), term.to(dtype))
     return total
 
 
@@ -193,18 +198,20 @@ def dry_run(net: SuperNetwork) -> Shapes:
     start = _try(net.stem, example(net.input_shape, net.input_dtype), "the stem", "the input")
     sums, values = [start], [start]
     for node, incoming in list(enumerate(graph.incoming))[1:]:
-        outputs = [
-            _try(net.edge_modules[e], values[graph.sources[e]], f"edge {graph.edges[e].name!r}", f"node {graph.edges[e].source!r}")
-            for e in incoming
-        ]
-        for e, output in zip(incoming, outputs, strict=True):
-            if output.shape != outputs[0].shape:
+        where = f"node {graph.nodes[node]!r}"
+        outputs = []
+        for e in incoming:
+            edge = graph.edges[e]
+            outputs.append(
+                _try(net.edge_modules[e], values[graph.sources[e]], f"edge {edge.name!r}", f"node {edge.source!r}")
+            )
+            if outputs[-1].shape != outputs[0].shape:
                 raise UserError(
-                    f"edge {graph.edges[e].name!r} brings {_show(output)} to node {graph.nodes[node]!r}, where edge "
-                    f"{graph.edges[incoming[0]].name!r} brings {_show(outputs[0])}; make the shapes equal, they are summed"
+                    f"edge {edge.name!r} brings {_show(outputs[-1])} to {where}, where edge "
+                    f"{graph.edges[incoming[0]].name!r} brings {_show(outputs[0])}; "
+                    "make the shapes equal, they are summed"
                 )
         sums.append(outputs[0])
-        where = f"node {graph.nodes[node]!r}"
         values.append(_try(net.activations[node], outputs[0], f"the activation of {where}", where))
     output = _try(net.head, values[-1], "the head", f"node {graph.sink!r}")
     return Shapes(
@@ -217,6 +224,7 @@ def dry_run(net: SuperNetwork) -> Shapes:
 
 
 def _try(module: nn.Module, x: Tensor, who: str, giver: str) -> Tensor:
+    writes = x._version
     try:
         output = on_meta(module, x)
     except Exception as error:  # a user's module may raise anything
@@ -224,6 +232,8 @@ def _try(module: nn.Module, x: Tensor, who: str, giver: str) -> Tensor:
         raise UserError(f"{who} cannot take what {giver} gives, {_show(x)} for one example: {reason}") from error
     if not isinstance(output, Tensor) or output.shape[:1] != x.shape[:1]:
         raise UserError(f"{who} must give one tensor with a row per example; it gives {_show(output)}")
+    if x._version != writes:
+        raise UserError(f"{who} writes into its input, which other edges may read; make it with inplace=False")
     return output
 
 
@@ -232,15 +242,15 @@ def _show(value: object) -> str:
 
 
 def _activations(graph: Graph, activation: nn.Module | Mapping[str, nn.Module] | None) -> list[nn.Module]:
-    pick: Callable[[str], nn.Module]
-    if isinstance(activation, Mapping):
-        unknown = sorted(set(activation) - set(graph.nodes[1:]))
-        if unknown:
-            raise UserError(f"an activation is given for {unknown[0]!r}, which is not a node with incoming edges; remove it")
-        pick = lambda node: activation.get(node) or nn.Identity()  # noqa: E731
-    else:
-        pick = lambda node: copy.deepcopy(activation) if activation else nn.Identity()  # noqa: E731
-    return [nn.Identity(), *(pick(node) for node in graph.nodes[1:])]
+    nodes = graph.nodes[1:]
+    if not isinstance(activation, Mapping):
+        activation = {node: copy.deepcopy(activation) for node in nodes} if activation is not None else {}
+    unknown = sorted(set(activation) - set(nodes))
+    if unknown:
+        raise UserError(
+            f"an activation is given for {unknown[0]!r}, which is not a node with incoming edges; remove it"
+        )
+    return [nn.Identity(), *(activation[node] if node in activation else nn.Identity() for node in nodes)]
 
 
 def _check_modules(graph: Graph, modules: Mapping[str, nn.Module]) -> None:

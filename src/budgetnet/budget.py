@@ -1,0 +1,141 @@
+"""Budgets: a cost and its maximum, as people write them; the penalty and the multiplier that enforce them in the search."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from budgetnet.costs import CostFactory, Evidence, Meter, bind, units
+from budgetnet.errors import UserError
+from budgetnet.graph import Architecture
+from budgetnet.supernet import SuperNetwork
+
+BudgetLike = str | tuple[str | CostFactory, float]
+"""`"macs<=40.9M"`, or a cost (its text, or a function of the super network) and a maximum in its base unit."""
+
+_GRAMMAR = re.compile(r"\s*(.+?)\s*(?:<=|≤)\s*(.+?)\s*")
+
+
+@dataclass(frozen=True, eq=False)
+class Budget:
+    """At most `maximum` (in the cost's base unit). `text` is the budget as it was written."""
+
+    text: str
+    meter: Meter
+    maximum: float
+
+    @property
+    def name(self) -> str:
+        """The cost's text, by which records and summaries call it."""
+        return self.meter.name
+
+    def violation(self, costs: Tensor, maximum: float | None = None) -> Tensor:
+        """C / C_max − 1: how far costs are over the budget (or an annealed one), without a unit."""
+        return costs / (self.maximum if maximum is None else maximum) - 1
+
+    def admits(self, costs: Tensor) -> Tensor:
+        """Which costs are within the budget."""
+        return costs <= self.maximum
+
+    def holds(self, evidence: Evidence) -> bool:
+        """Whether the evidence's upper bound is within the budget."""
+        return evidence.upper_bound <= self.maximum
+
+    def show(self, value: float | None = None) -> str:
+        """A value of this cost (the maximum if none is given) for people."""
+        return units.show(self.maximum if value is None else value, self.meter.unit)
+
+
+def parse(budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None = None) -> Budget:
+    """`NAME[(arguments)]<=VALUE[unit | %]`; a share is of the full network. `costs` maps short names to `package.module:name`."""
+    if isinstance(budget, tuple):
+        return _from_pair(budget, net)
+    match = _GRAMMAR.fullmatch(budget)
+    if match is None:
+        raise UserError(f"{budget!r} is not a budget; write a cost, <= and a maximum, such as \"macs<=40.9M\"")
+    name, value = match[1], match[2]
+    short = name.partition("(")[0].strip()
+    meter = bind((costs or {}).get(short, short) + name[len(short) :], net)
+    maximum = _share(value) * meter.full if value.endswith("%") else units.parse(value, meter.unit)
+    return _checked(Budget(budget.strip(), meter, maximum))
+
+
+def parse_all(budgets: Iterable[BudgetLike], net: SuperNetwork, costs: Mapping[str, str] | None = None) -> list[Budget]:
+    """Several budgets; two for one cost are refused, since the looser one says nothing."""
+    parsed: dict[str, Budget] = {}
+    for budget in (parse(text, net, costs) for text in budgets):
+        if budget.name in parsed:
+            raise UserError(f"{parsed[budget.name].text!r} and {budget.text!r} limit the same cost; keep the smaller one")
+        parsed[budget.name] = budget
+    return list(parsed.values())
+
+
+def _from_pair(budget: tuple[str | CostFactory, float], net: SuperNetwork) -> Budget:
+    meter = bind(budget[0], net)
+    maximum = float(budget[1])
+    return _checked(Budget(f"{meter.name}<={units.show(maximum, meter.unit)}", meter, maximum))
+
+
+def _checked(budget: Budget) -> Budget:
+    if not budget.maximum > 0 or not math.isfinite(budget.maximum):
+        raise UserError(f"the budget {budget.text!r} is {budget.show()}; a maximum must be finite and above zero")
+    return budget
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text.removesuffix("%")) / 100
+    except ValueError:
+        raise UserError(f"{text!r} is not a share of the full network; write a number before the %, such as 60%") from None
+
+
+def penalty(budgets: Sequence[Budget], costs: Sequence[Tensor], weights: Sequence[float], maxima: Sequence[float]) -> Tensor:
+    """Σ_b λ_b · max(0, C_b / C_b,max − 1) for each architecture (equation 4, costs divided by their budget)."""
+    terms = [
+        weight * budget.violation(cost, maximum).clamp_min(0)
+        for budget, cost, weight, maximum in zip(budgets, costs, weights, maxima, strict=True)
+    ]
+    return torch.stack(terms).sum(0)
+
+
+def within_all(budgets: Sequence[Budget], gates: Tensor, batch: Any = None) -> Tensor:
+    """Which rows of gates connect and are within every budget, as far as `evaluate` knows."""
+    if not budgets:
+        raise UserError("no budget was given; write at least one, such as \"macs<=60%\"")
+    graph = budgets[0].meter.graph
+    inside = graph.live(gates).any(1)
+    for budget in budgets:
+        inside &= budget.admits(budget.meter.evaluate(gates, batch))
+    return inside
+
+
+def proven_within(budgets: Sequence[Budget], architecture: Architecture, batch: Any = None) -> bool:
+    """Whether an architecture holds every budget by evidence: measured, where the cost is measured."""
+    return all(budget.holds(budget.meter.evidence(architecture, batch)) for budget in budgets)
+
+
+@dataclass
+class Multiplier:
+    """λ ≥ 0 driven by the observed violation: the νPI controller (Sohrabi et al., ICML 2024) in recursive form.
+
+    λ ← max(0, λ + κ_i·e + κ_p·(ξ − ξ_before)), where ξ is an exponential average of the violation e.
+    """
+
+    value: float
+    integral: float = 0.05
+    proportional: float = 1.0
+    smoothing: float = 0.9
+    average: float | None = None
+
+    def update(self, violation: float) -> None:
+        """One observation of C / C_max − 1; bounded, so that one wild sample cannot run away with λ."""
+        error = max(-1.0, min(1.0, violation))
+        before = error if self.average is None else self.average
+        self.average = self.smoothing * before + (1 - self.smoothing) * error
+        self.value = max(0.0, self.value + self.integral * error + self.proportional * (self.average - before))

@@ -1,0 +1,117 @@
+"""Atomic, checksummed checkpoints: nested values with tensors as one safetensors file, named by its content.
+
+Nothing is pickled. A torn or corrupt file does not match its name, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+from safetensors.torch import save as save_safetensors
+from torch import Tensor
+
+from budgetnet.errors import UserError
+
+KEPT = 2
+"""A checkpoint and the one before it."""
+
+_NAME = re.compile(r"(\d{8})-([0-9a-f]{64})\.checkpoint")
+
+
+def save(folder: Path, number: int, state: Any) -> Path:
+    """Writes a state (nested dicts, lists, numbers, texts, tensors), then removes all but the newest checkpoints."""
+    tensors: dict[str, Tensor] = {}
+    skeleton = json.dumps(_pack(state, tensors))
+    content = save_safetensors(tensors, metadata={"state": skeleton})
+    path = folder / f"{number:08d}-{hashlib.sha256(content).hexdigest()}.checkpoint"
+    write_atomically(path, content)
+    for _, old in list(_files(folder))[KEPT:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def load_latest(folder: Path) -> tuple[Any, list[Path]]:
+    """The newest intact state (None if there is none), and the corrupt files that were passed over."""
+    corrupt: list[Path] = []
+    for digest, path in _files(folder):
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() == digest:
+            try:
+                return _load(content), corrupt
+            except (SafetensorError, ValueError, KeyError):
+                pass
+        corrupt.append(path)
+    return None, corrupt
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """A file that is there whole or not at all, whatever happens meanwhile."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
+        raise UserError(
+            f"{path} could not be written ({reason}); what was saved before is whole: make room there and resume"
+        ) from error
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Digest and path of the checkpoints in a folder, newest first."""
+    if folder.is_dir():
+        for path in sorted(folder.iterdir(), reverse=True):
+            if match := _NAME.fullmatch(path.name):
+                yield match[2], path
+
+
+def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """A JSON value: dicts become lists of pairs (keys may be numbers), tensors references into `tensors`."""
+    if isinstance(value, Tensor):
+        name = str(len(tensors))
+        # a clone: safetensors refuses tensors that share memory
+        tensors[name] = value.detach().cpu().contiguous().clone()
+        return {"tensor": name}
+    if isinstance(value, dict):
+        return {"dict": [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return {"tuple" if isinstance(value, tuple) else "list": [_pack(item, tensors) for item in value]}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"a checkpoint holds no {type(value).__name__}")
+
+
+def _load(content: bytes) -> Any:
+    header_length = int.from_bytes(content[:8], "little")
+    skeleton = json.loads(content[8 : 8 + header_length])["__metadata__"]["state"]
+    return _unpack(json.loads(skeleton), load_safetensors(content))
+
+
+def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    [(kind, content)] = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {_unpack(key, tensors): _unpack(item, tensors) for key, item in content}
+    items = [_unpack(item, tensors) for item in content]
+    return tuple(items) if kind == "tuple" else items

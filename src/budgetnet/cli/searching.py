@@ -1,0 +1,260 @@
+"""`budgetnet search` and `budgetnet train`."""
+
+from __future__ import annotations
+
+import copy
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+import torch
+
+from budgetnet.cli.options import find_architecture, plain_table, print_json, print_table
+from budgetnet.config import DEVICES, Config, duration, from_mapping, from_toml
+from budgetnet.errors import UserError
+from budgetnet.run import Job, Options, Result, RunFolder, execute, new_folder, prepare, profiles_of
+from budgetnet.search import Interrupted, Loop
+
+TIMED_STEPS = 3
+
+
+def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that search and train have in common. Without a value, the configuration file or the default rules."""
+    options = [
+        click.option("--data", help="embedded, cifar10, cifar100, fashion-mnist, folder:path=… with :size=16,limit=30000."),
+        click.option("--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or BUDGETNET_DATA)."),
+        click.option("--recipe", help="fast (default) or paper.", metavar="fast|paper"),
+        click.option("--epochs", type=float, help="Epochs of the final training (fast), or of everything (paper)."),
+        click.option("--batch-size", type=int, help="Examples in a batch."),
+        click.option("--seed", type=int, help="Everything random follows from it."),
+        click.option("--out", type=click.Path(path_type=Path), help="Run folder; the first free runs/run-N if not given."),
+        click.option("--resume", is_flag=True, help="Go on with the run in --out, or start it if there is none."),
+        click.option("--lr-scale", type=float, default=1.0, help="With --resume: multiply the learning rate."),
+        click.option("--max-time", help="End in time with a finished network: 30m, 1h30m, 90s."),
+        click.option("--device", help=f"{', '.join(DEVICES)}."),
+        click.option("--threads", type=int, help="Threads of torch; its own choice if not given."),
+        click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings in a TOML file."),
+        click.option("--quiet", is_flag=True, help="No progress."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object at the end."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.option("--space", help="Super network, such as resnet-fabric:width=3,channels=16; see `budgetnet spaces`.")
+@click.option("--budget", "budgets", multiple=True, help='Such as "macs<=40.9M"; may be repeated. See `budgetnet costs`.')
+@click.option("--cost", "costs", multiple=True, help="A cost of your own, package.module:name, to call by name in a budget.")
+@click.option("--groups", type=int, help="Architectures that share a batch.")
+@click.option("--penalty", type=float, help="λ: fixed in the paper recipe, the start in the fast one.")
+@click.option("--dry-run", is_flag=True, help="Print what the budgets leave and the estimated time; train nothing.")
+@_shared
+def search(dry_run: bool, **options: Any) -> int:
+    """Learn a network that fits every budget, from data to a trained network in one run.
+
+    \b
+    budgetnet search                                          embedded data, about two minutes on two cores
+    budgetnet search --data cifar10 --data-root ~/data --budget "macs<=40.9M" --out runs/a
+    budgetnet search --budget "params<=0.1M" --budget "steps(4)<=12"
+    budgetnet search --space my_package.nets:build --cost my_package.costs:energy --budget "energy<=3J"
+    budgetnet search --budget "size<=60%" --dry-run
+    """
+    return _start(options, dry_run)
+
+
+@click.command()
+@click.argument("space")
+@click.option("--architecture", default="full", show_default=True, help="full, a named one (resnet-20), or a file.")
+@_shared
+def train(space: str, architecture: str, **options: Any) -> int:
+    """Train one fixed architecture of SPACE with the same loop, data and records as a search: a baseline.
+
+    \b
+    budgetnet train resnet-fabric:width=3,channels=8 --architecture resnet-20 --epochs 16
+    """
+    return _start({**options, "space": space, "architecture": architecture, "budgets": ()}, dry_run=False)
+
+
+def _start(options: dict[str, Any], dry_run: bool) -> int:
+    controls = {name: options.pop(name) for name in ("out", "resume", "lr_scale", "config_file", "quiet", "as_json")}
+    out, resumed = _folder(controls["out"], controls["resume"])
+    config = _configuration(options, controls["config_file"], resumed)
+    if resumed is not None and resumed.finished:
+        click.echo(f"{resumed.path} is finished", err=True)
+        return _report(resumed.read_json("summary.json"), controls["as_json"])
+    job = _prepare(config)
+    if dry_run:
+        return _dry_run(job, controls["as_json"])
+    with _Stop(out) as stop:
+        settings = Options(
+            quiet=controls["quiet"],
+            resume=controls["resume"],
+            lr_scale=controls["lr_scale"],
+            should_stop=stop.asked,
+            say=lambda line: click.echo(line, err=True),
+        )
+        try:
+            result: Result = execute(job, out, settings)
+        except Interrupted:
+            click.echo(f"interrupted; go on with: budgetnet {_command(job)} --resume --out {out}", err=True)
+            return 130
+    return _report(result.summary, controls["as_json"])
+
+
+def _command(job: Job) -> str:
+    return "search" if job.architecture is None else f"train {job.config.space}"
+
+
+def _folder(out: Path | None, resume: bool) -> tuple[Path, RunFolder | None]:
+    """Where the run goes, and the run that is there already if it is to go on."""
+    if out is None and resume:
+        unfinished = [f for path in sorted(Path("runs").glob("*")) if (f := RunFolder(path)).exists and not f.finished]
+        if len(unfinished) != 1:
+            raise UserError(f"there are {len(unfinished)} unfinished runs in runs/; say which one with --out")
+        return unfinished[0].path, unfinished[0]
+    out = out or new_folder()
+    folder = RunFolder(out)
+    if folder.exists and not resume:
+        raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
+    return out, folder if folder.exists else None
+
+
+def _configuration(options: dict[str, Any], file: Path | None, resumed: RunFolder | None) -> Config:
+    """Defaults, then the file, then the command line; a resumed run stays as it was started."""
+    given = {name: value for name, value in options.items() if value is not None and value != ()}
+    if "max_time" in given:
+        given["max_time"] = duration(given["max_time"])
+    if "architecture" in given:
+        given["budgets"] = ()
+    if resumed is None:
+        return from_mapping({**(from_toml(file) if file else {}), **given}, str(file or "the command line"))
+    config = resumed.config()
+    changeable = ("max_time", "threads", "data_root")
+    for name, value in given.items():
+        before = getattr(config, name)
+        if name not in changeable and value != before:
+            raise UserError(
+                f"{resumed.path} was started with {name} {before}, not {value}; leave it out to go on, or choose another --out"
+            )
+    return from_mapping({**config.to_dict(), **{k: v for k, v in given.items() if k in changeable}}, str(resumed.path))
+
+
+def _prepare(config: Config) -> Job:
+    job = prepare(config)
+    if config.architecture is None:
+        return job
+    return Job(**{**vars(job), "architecture": find_architecture(job.net, config.architecture).live()})
+
+
+class _Stop:
+    """The first Ctrl-C asks the loop to save and stop, the second one stops at once."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.stopping = False
+
+    def asked(self) -> bool:
+        return self.stopping
+
+    def __enter__(self) -> _Stop:
+        self.before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.stopping:
+            raise KeyboardInterrupt
+        self.stopping = True
+        click.echo(f"\nsaving the state in {self.out} …", err=True)
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def _dry_run(job: Job, as_json: bool) -> int:
+    rows = profiles_of(job)
+    seconds = _estimate(job) if all(row.satisfiable for row in rows) else None
+    table = [
+        {
+            "budget": row.budget.text,
+            "cost": row.budget.name,
+            "unit": row.budget.meter.unit,
+            "maximum": row.budget.maximum,
+            "smallest": row.smallest,
+            "exact": row.exact,
+            "full": row.full,
+            "expected": row.expected,
+            "satisfiable": row.satisfiable,
+        }
+        for row in rows
+    ]
+    if as_json:
+        print_json({"space": job.net.name, "budgets": table, "estimated_seconds": seconds})
+    else:
+        shown = plain_table("budget", "smallest", "full", "expected at the start", "satisfiable")
+        for row in rows:
+            found = "" if row.exact else " (found)"
+            values = (row.budget.show(row.smallest) + found, row.budget.show(row.full), row.budget.show(row.expected))
+            shown.add_row(row.budget.text, *values, "yes" if row.satisfiable else "no")
+        print_table(shown)
+        if seconds is not None:
+            click.echo(f"estimated time: {_minutes(seconds)} on this machine")
+    return 0 if all(row.satisfiable for row in rows) else 2
+
+
+def _estimate(job: Job) -> float:
+    """Seconds of the whole run, from a few timed steps of a copy."""
+    net = copy.deepcopy(job.net)
+    loop = Loop(net, job.task, job.train, job.validation, job.budgets, job.recipe, net.graph.full, seed=job.config.seed)
+    total = 0.0
+    for phase in ("warm-up", "search", "finish"):
+        steps = loop._total_steps(phase)
+        if phase == "finish" and steps:
+            gates = loop.policy.distribution.sample(1, torch.Generator().manual_seed(0)).gates[0]
+            architecture = net.graph.architecture(gates)
+            loop._begin_finish(architecture.live() if architecture.connected else net.graph.full)
+            loop.optimizer = loop._make_optimizer()
+        for count, batch in enumerate(job.train.training(0)):
+            begun = time.monotonic()
+            loop._train_step(phase, batch, 0.5)
+            if count == TIMED_STEPS - 1:
+                break
+        total += steps * (time.monotonic() - begun)
+    return total * (1 + job.recipe.settle_share)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _report(summary: dict[str, Any], as_json: bool) -> int:
+    if as_json:
+        print_json(summary)
+    else:
+        print_summary(summary)
+    return 0 if all(budget["met"] for budget in summary["budgets"]) else 3
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    """The answer first: is the budget met, how good is the network, where is it."""
+    from budgetnet.costs.units import show
+
+    table = plain_table("budget", "maximum", "value", "used", "met", right=("maximum", "value", "used"))
+    for budget in summary["budgets"]:
+        value, maximum, unit = budget["value"], budget["maximum"], budget["unit"]
+        verdict = "yes" if budget["met"] else "NO"
+        table.add_row(budget["text"], show(maximum, unit), show(value, unit), f"{value / maximum:.1%}", verdict)
+    if summary["budgets"]:
+        print_table(table)
+    test = summary["test_accuracy"]
+    accuracy = f"validation accuracy {summary['validation_accuracy']:.2%}"
+    accuracy += "" if test is None else f", test accuracy {test:.2%}"
+    size = f"{show(summary['macs'], 'macs')} multiply-adds, {show(summary['params'], 'params')} parameters"
+    phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in summary["phases"].items() if seconds)
+    click.echo(f"{accuracy}; {size}, {len(summary['architecture'])} edges of {summary['space']}")
+    click.echo(f"{_minutes(summary['seconds'])} ({phases}); everything is in {summary['run']}")

@@ -1,0 +1,143 @@
+"""Before any training: can the budgets be met, singly and together, and what do they leave?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from budgetnet.budget import Budget
+from budgetnet.costs import AdditiveCost, Meter
+from budgetnet.errors import UserError
+from budgetnet.graph import Architecture, Graph
+from budgetnet.sampling import EdgeDistribution
+
+ENUMERABLE = 14
+"""Graphs of so many edges are small enough to look at every architecture."""
+
+RANDOM_PATHS = 192
+SHORTLIST = 3
+EXPECTATION_SAMPLES = 64
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A budget against the space: the smallest reachable, the full and the initial expected cost."""
+
+    budget: Budget
+    smallest: float
+    architecture: Architecture
+    exact: bool
+    full: float
+    expected: float
+
+    @property
+    def satisfiable(self) -> bool:
+        """Whether some architecture is known to meet this budget alone."""
+        return self.smallest <= self.budget.maximum
+
+
+def profile(budgets: Sequence[Budget], distribution: EdgeDistribution, seed: int = 0) -> list[Profile]:
+    """The profile table."""
+    gates = distribution.sample(EXPECTATION_SAMPLES, torch.Generator().manual_seed(seed)).gates
+    return [_profile(budget, gates, seed) for budget in budgets]
+
+
+def _profile(budget: Budget, gates: Tensor, seed: int) -> Profile:
+    meter = budget.meter
+    architecture, exact = smallest(meter, seed)
+    value = meter.evidence(architecture).upper_bound
+    return Profile(budget, value, architecture, exact, meter.full, float(meter.evaluate(gates).mean()))
+
+
+def check(profiles: Sequence[Profile], seed: int = 0) -> Architecture:
+    """An architecture that meets every budget; if there is none to be found, an error with the smallest reachable cost."""
+    for row in profiles:
+        if not row.satisfiable:
+            least = "the smallest connected architecture of this space" if row.exact else "the smallest architecture found"
+            raise UserError(
+                f"the budget {row.budget.text} cannot be met: {least} costs {row.budget.show(row.smallest)} "
+                f"(the full network {row.budget.show(row.full)}); raise the budget or use a smaller space"
+            )
+    return _joint([row.budget for row in profiles], [row.architecture for row in profiles], seed)
+
+
+def _joint(budgets: Sequence[Budget], starts: Sequence[Architecture], seed: int) -> Architecture:
+    graph = budgets[0].meter.graph
+
+    def excess(gates: Tensor) -> Tensor:
+        worst = [budget.violation(budget.meter.evaluate(gates)).clamp_min(0) for budget in budgets]
+        return torch.stack(worst).sum(0)
+
+    best, exact = minimise(graph, excess, seed, [start.gates() for start in starts])
+    if float(excess(best[None])[0]) > 0:
+        reach = ", ".join(f"{b.name} {b.show(float(b.meter.evaluate(best[None])[0]))}" for b in budgets)
+        found = "no architecture meets them" if exact else "not found"
+        raise UserError(
+            f"the budgets {' and '.join(b.text for b in budgets)} can be met singly but not together: {found}, the smallest "
+            f"joint violation has {reach}; raise one of them or use another space"
+        )
+    return graph.architecture(best)
+
+
+def smallest(meter: Meter, seed: int = 0) -> tuple[Architecture, bool]:
+    """The cheapest connected architecture, and whether it is exact: so for additive costs and for small graphs."""
+    if isinstance(meter.function, AdditiveCost):
+        return meter.function.smallest(), True
+    gates, exact = minimise(meter.graph, lambda rows: _expected(meter, rows), seed)
+    return meter.graph.architecture(gates), exact and not meter.stochastic
+
+
+def _expected(meter: Meter, gates: Tensor) -> Tensor:
+    """Costs for comparison; a random one is averaged over a few draws."""
+    draws = 8 if meter.stochastic else 1
+    return torch.stack([meter.evaluate(gates) for _ in range(draws)]).mean(0)
+
+
+def minimise(
+    graph: Graph, objective: Callable[[Tensor], Tensor], seed: int, starts: Sequence[Tensor] = ()
+) -> tuple[Tensor, bool]:
+    """The connected gates of least objective, and whether every architecture was looked at.
+
+    Large graphs: random paths (a path is minimal for every cost that grows with its edges), then flips of single edges.
+    """
+    if len(graph.edges) <= ENUMERABLE:
+        everything = torch.cartesian_prod(*[torch.tensor([False, True])] * len(graph.edges)).view(-1, len(graph.edges))
+        connected = everything[graph.live(everything).any(1)]
+        return connected[objective(connected).argmin()], True
+    candidates = torch.stack([*starts, *random_paths(graph, RANDOM_PATHS, seed)])
+    values = objective(candidates)
+    best: tuple[float, Tensor] = (math.inf, candidates[0])
+    for start in values.argsort()[:SHORTLIST].tolist():
+        best = min(best, _descend(graph, objective, candidates[start], float(values[start])), key=lambda pair: pair[0])
+    return best[1], False
+
+
+def _descend(
+    graph: Graph, objective: Callable[[Tensor], Tensor], gates: Tensor, value: float
+) -> tuple[float, Tensor]:
+    """Flips the best single edge as long as that helps."""
+    while value > 0:
+        neighbours = gates ^ torch.eye(len(gates), dtype=torch.bool)
+        neighbours = neighbours[graph.live(neighbours).any(1)]
+        values = objective(neighbours) if len(neighbours) else torch.tensor([math.inf])
+        if not float(values.min()) < value:
+            break
+        value, gates = float(values.min()), neighbours[values.argmin()]
+    return value, gates
+
+
+def random_paths(graph: Graph, count: int, seed: int) -> list[Tensor]:
+    """Shortest paths under unit weights and under random ones."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = [torch.ones(len(graph.edges))]
+    weights += [torch.empty(len(graph.edges)).exponential_(generator=generator) for _ in range(count - 1)]
+    rows = []
+    for weight in weights:
+        row = torch.zeros(len(graph.edges), dtype=torch.bool)
+        row[graph.shortest_path(weight.tolist())] = True
+        rows.append(row)
+    return rows

@@ -1,0 +1,118 @@
+"""What the training loop iterates: the same batches again for the same epoch, from any batch on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from budgetnet.data import Augmentation, Split, as_split, batches
+from budgetnet.errors import UserError
+
+Batch = tuple[Tensor, Tensor]
+EVALUATION_BATCH = 256
+
+
+class Feed(Protocol):
+    """Batches of one part of the data."""
+
+    @property
+    def steps(self) -> int:
+        """Training batches in an epoch."""
+        ...
+
+    def training(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Shuffled, augmented batches of an epoch, from batch `start` on."""
+        ...
+
+    def evaluation(self, limit: int | None = None) -> Iterator[Batch]:
+        """At least the first `limit` examples, in order and as they are."""
+        ...
+
+
+class SplitFeed:
+    """Batches of examples in memory."""
+
+    def __init__(
+        self, split: Split, batch_size: int, seed: int, augmentation: Augmentation | None = None, device: str = "cpu"
+    ) -> None:
+        self.split = split
+        self.batch_size = min(batch_size, len(split))
+        self.seed = seed
+        self.augmentation = augmentation
+        self.device = device
+
+    @property
+    def steps(self) -> int:
+        """Incomplete batches are left out: batch norm wants them alike."""
+        return len(self.split) // self.batch_size
+
+    def training(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """See `Feed`."""
+        return batches(
+            self.split,
+            self.batch_size,
+            seed=self.seed,
+            epoch=epoch,
+            augmentation=self.augmentation,
+            shuffle=True,
+            drop_last=True,
+            start=start,
+            device=self.device,
+        )
+
+    def evaluation(self, limit: int | None = None) -> Iterator[Batch]:
+        """See `Feed`."""
+        split = self.split if limit is None else self.split.take(min(limit, len(self.split)))
+        return batches(split, EVALUATION_BATCH, seed=0, epoch=0, shuffle=False, device=self.device)
+
+
+class LoaderFeed:
+    """Batches of a user's DataLoader. Its randomness comes from torch's own generator, seeded anew for each epoch."""
+
+    def __init__(self, loader: DataLoader[Any], seed: int, device: str = "cpu") -> None:
+        self.loader = loader
+        self.seed = seed
+        self.device = device
+
+    @property
+    def steps(self) -> int:
+        """The loader's own length."""
+        return len(self.loader)
+
+    def training(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """See `Feed`. The state of the generator outside the loader is left as it was."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed * 1_000_003 + epoch)
+            iterator = iter(self.loader)
+        return itertools.islice(self._moved(iterator), start, None)
+
+    def evaluation(self, limit: int | None = None) -> Iterator[Batch]:
+        """See `Feed`."""
+        seen = 0
+        for inputs, targets in self._moved(iter(self.loader)):
+            if limit is not None and seen >= limit:
+                return
+            seen += len(inputs)
+            yield inputs, targets
+
+    def _moved(self, iterator: Iterable[Any]) -> Iterator[Batch]:
+        for batch in iterator:
+            if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+                raise UserError(f"the data loader gave a {type(batch).__name__}; it must give pairs of inputs and targets")
+            yield batch[0].to(self.device), batch[1].to(self.device)
+
+
+def make_feed(
+    source: Any, batch_size: int, seed: int, augmentation: Augmentation | None = None, device: str = "cpu"
+) -> Feed:
+    """A feed of tensors, arrays, a Split, a torch Dataset or a DataLoader."""
+    if isinstance(source, DataLoader):
+        return LoaderFeed(source, seed, device)
+    if hasattr(source, "training") and hasattr(source, "evaluation"):
+        return cast(Feed, source)
+    return SplitFeed(as_split(source), batch_size, seed, augmentation, device)

@@ -1,0 +1,118 @@
+"""Recipes: every choice of the training loop as one frozen value, and learning rates as functions of progress."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from budgetnet.errors import UserError
+
+PER_EXAMPLE = 0
+"""Groups: one architecture per example, the paper's setting."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a run is trained. Epochs are of the training set; `groups` architectures share a batch."""
+
+    name: str
+    warmup_epochs: float
+    search_epochs: float
+    finish_epochs: float
+    batch_size: int = 128
+    groups: int = 8
+    lr: float = 0.2
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 5e-4
+    schedule: str = "one-cycle"
+    rise: float = 0.2
+    """Share of a one-cycle schedule in which the rate rises."""
+    milestones: tuple[float, ...] = ()
+    """Progress (of all epochs) at which the rate of the `steps` schedule is divided by ten."""
+    warmup: str = "sampled"
+    """`full`: the whole super network (paper); `sampled`: architectures from the initial Γ, fair to every edge."""
+    initial_logit: float | None = None
+    """Γ's start; None finds the value at which a sample costs what the budgets allow."""
+    policy_lr: float | None = None
+    """Γ's rate; None is `policy_travel` over the root of the number of search steps."""
+    policy_travel: float = 0.8
+    """How far noise alone carries a logit in the whole search, whatever its length."""
+    standardise: bool = True
+    """Divide the advantages of a batch by their spread, so that Γ's step does not depend on the loss's scale."""
+    baseline: str = "leave-one-out"
+    penalty: float = 1.0
+    adaptive: bool = True
+    """Adapt λ to the observed violation; otherwise it stays at `penalty`."""
+    anneal: float = 0.0
+    """Share of the search phase in which the budget falls from the full cost to its target."""
+    settle_evaluations: int = 48
+    """Candidates at most; fewer if they would take more than `settle_share` of the finish's compute."""
+    settle_share: float = 0.08
+    settle_examples: int = 768
+
+    @property
+    def settles(self) -> bool:
+        """Whether the result is settled and finished; the paper takes Γ's mode as it is."""
+        return self.settle_evaluations > 0
+
+    def policy_rate(self, steps: int) -> float:
+        """Γ's rate in a search of so many steps; it does not follow θ's."""
+        return self.policy_travel / math.sqrt(steps) if self.policy_lr is None else self.policy_lr
+
+
+def fast(epochs: float = 16) -> Recipe:
+    """The default: sampled warm-up, policy gradient, settle, and `epochs` of finish for the chosen architecture."""
+    return Recipe("fast", warmup_epochs=epochs / 16, search_epochs=epochs * 3 / 16, finish_epochs=epochs)
+
+
+def paper(epochs: float = 300, task: str = "classification") -> Recipe:
+    """To the letter of the paper: fixed λ, batch-mean baseline, p > 0.5, one architecture per example, no finish."""
+    warmup = 50 / 300 if task == "classification" else 50 / 200
+    return Recipe(
+        "paper",
+        warmup_epochs=epochs * warmup,
+        search_epochs=epochs * (1 - warmup),
+        finish_epochs=0,
+        batch_size=64,
+        groups=PER_EXAMPLE,
+        lr=0.1,
+        nesterov=False,
+        weight_decay=1e-4,
+        schedule="steps",
+        milestones=(150 / 300, 225 / 300) if task == "classification" else (130 / 200,),
+        warmup="full",
+        initial_logit=3.0,
+        policy_lr=1e-3,
+        standardise=False,
+        baseline="batch-mean",
+        adaptive=False,
+        settle_evaluations=0,
+    )
+
+
+def fixed(recipe: Recipe) -> Recipe:
+    """The same recipe for one fixed architecture: all its epochs are finish."""
+    total = recipe.finish_epochs or recipe.warmup_epochs + recipe.search_epochs
+    return replace(recipe, warmup_epochs=0, search_epochs=0, finish_epochs=total, settle_evaluations=0)
+
+
+def choose(name: str, epochs: float | None, task: str) -> Recipe:
+    """A recipe by its name, with so many epochs (its own number if None)."""
+    if epochs is not None and not epochs > 0:
+        raise UserError(f"{epochs} epochs train nothing; give a number above zero")
+    if name == "fast":
+        return fast() if epochs is None else fast(epochs)
+    if name == "paper":
+        total = epochs if epochs is not None else (300 if task == "classification" else 200)
+        return paper(total, task)
+    raise UserError(f"there is no recipe {name!r}; use fast or paper")
+
+
+def learning_rate(recipe: Recipe, progress: float) -> float:
+    """θ's rate at a progress in [0, 1] of its phase (one-cycle) or of the whole run (steps)."""
+    if recipe.schedule == "steps":
+        return recipe.lr * 0.1 ** sum(progress >= milestone for milestone in recipe.milestones)
+    if progress < recipe.rise:
+        return recipe.lr * max(progress / recipe.rise, 0.04)
+    return recipe.lr * 0.5 * (1 + math.cos(math.pi * (progress - recipe.rise) / (1 - recipe.rise))) + 1e-4 * recipe.lr

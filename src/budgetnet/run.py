@@ -1,0 +1,397 @@
+"""One run, from a configuration (or a user's own network and data) to a run folder: check → search → extract → summary."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import math
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load as load_safetensors
+from safetensors.torch import save as save_safetensors
+from torch import fx, nn
+
+from budgetnet import checkpoint, spaces
+from budgetnet.budget import Budget, BudgetLike, parse_all
+from budgetnet.config import Config, from_mapping
+from budgetnet.costs import macs, params
+from budgetnet.data import DataSet
+from budgetnet.data import load as load_data
+from budgetnet.environment import machine, versions
+from budgetnet.errors import UserError
+from budgetnet.export import save_program
+from budgetnet.extract import extract
+from budgetnet.feasibility import Profile, check, profile
+from budgetnet.feeds import Feed, make_feed
+from budgetnet.graph import Architecture
+from budgetnet.policy import initial_logit
+from budgetnet.progress import ConsoleSink
+from budgetnet.recipes import Recipe
+from budgetnet.records import Fan, JsonLines, Sink
+from budgetnet.sampling import EdgeDistribution
+from budgetnet.search import Evaluated, Interrupted, Loop, Outcome, evaluate
+from budgetnet.supernet import SuperNetwork
+from budgetnet.tasks import Measure, Task
+
+UNUSED = 0.10
+"""A run that leaves more of a budget than this says so."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that a run needs, made: the network, the data as feeds, the budgets, the recipe."""
+
+    net: SuperNetwork
+    task: Task
+    train: Feed
+    validation: Feed
+    test: Feed | None
+    budgets: Sequence[Budget]
+    recipe: Recipe
+    config: Config
+    data: Mapping[str, Any]
+    architecture: Architecture | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run. `model` is an ordinary nn.Module with trained weights."""
+
+    model: nn.Module
+    architecture: Architecture
+    summary: dict[str, Any]
+    certificate: dict[str, Any] | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether every budget is met."""
+        return all(budget["met"] for budget in self.summary["budgets"])
+
+
+def prepare(config: Config) -> Job:
+    """Loads the data, builds the space and the budgets of a configuration."""
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    device = choose_device(config.device)
+    data = load_data(config.data, Path(config.data_root) if config.data_root else None)
+    torch.manual_seed(config.seed)
+    net = spaces.build(config.space, data.input_shape, len(data.classes)).to(device)
+    check_output(net, data)
+    recipe = config.make_recipe(data.task)
+    feeds = [
+        make_feed(split, recipe.batch_size, config.seed, augmentation, device) if split is not None else None
+        for split, augmentation in ((data.train, data.augmentation), (data.validation, None), (data.test, None))
+    ]
+    train, validation, test = feeds
+    assert train is not None
+    assert validation is not None
+    budgets = parse_all(config.budgets, net, short_names(config.costs))
+    about = {
+        "name": config.data,
+        "task": data.task,
+        "classes": list(data.classes),
+        "input_shape": list(data.input_shape),
+        "scaling": "[-1,1]",
+    }
+    return Job(net, Task(), train, validation, test, budgets, recipe, config, about)
+
+
+def check_output(net: SuperNetwork, data: DataSet) -> None:
+    """Refuses a space whose output does not fit the task of the data."""
+    expected = (len(data.classes), *(data.input_shape[1:] if data.task == "segmentation" else ()))
+    if net.shapes.output != expected:
+        raise UserError(
+            f"{net.name} gives {'×'.join(map(str, net.shapes.output))} for an input, {data.name} ({data.task}) needs "
+            f"{'×'.join(map(str, expected))}; use a space for {data.task}, such as neural-fabric:task={data.task}"
+        )
+
+
+def choose_device(name: str) -> str:
+    """`auto` is the GPU where there is one."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("there is no CUDA device here; use --device cpu or auto")
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def short_names(costs: Sequence[str]) -> dict[str, str]:
+    """`package.module:energy` may be called `energy` in a budget."""
+    return {name.rpartition(":")[2]: name for name in costs}
+
+
+def profiles_of(job: Job) -> list[Profile]:
+    """The profile table at the recipe's own start of Γ."""
+    distribution = EdgeDistribution(job.net.graph)
+    with torch.no_grad():
+        distribution.logits.fill_(initial_logit(job.recipe, job.budgets, distribution))
+    return profile(job.budgets, distribution, job.config.seed)
+
+
+class RunFolder:
+    """The files of a run. Every one of them is written whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the state is."""
+        return self.path / "checkpoints"
+
+    @property
+    def finished(self) -> bool:
+        """The summary is written last."""
+        return (self.path / "summary.json").exists()
+
+    @property
+    def exists(self) -> bool:
+        """The configuration is written first."""
+        return (self.path / "config.json").exists()
+
+    def read_json(self, name: str) -> Any:
+        """One of the JSON files."""
+        path = self.path / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"{self.path} has no {name}; give the folder of a run, as `budgetnet runs` lists them") from None
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} could not be read ({error}); restore it or run again") from None
+
+    def write_json(self, name: str, value: Any) -> None:
+        """A JSON file."""
+        checkpoint.write_atomically(self.path / name, (json.dumps(value, indent=1) + "\n").encode())
+
+    def config(self) -> Config:
+        """The configuration that the run was started with."""
+        return from_mapping(self.read_json("config.json")["config"], str(self.path / "config.json"))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process at a time."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written to ({error.strerror}); choose another --out") from None
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(f"another process is at work in {self.path}; wait for it or choose another --out") from None
+            yield
+
+
+def new_folder(parent: Path = Path("runs")) -> Path:
+    """The first `run-N` that is free."""
+    return next(path for n in itertools.count(1) if not (path := parent / f"run-{n}").exists())
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to execute, which does not change what comes out."""
+
+    quiet: bool = False
+    resume: bool = False
+    lr_scale: float = 1.0
+    sinks: Sequence[Sink] = ()
+    should_stop: Callable[[], bool] = lambda: False
+    say: Callable[[str], None] = lambda line: None
+
+
+def execute(job: Job, out: Path, options: Options = Options()) -> Result:
+    """Runs a job in its folder, or goes on with it; returns what is in the folder at the end."""
+    folder = RunFolder(out)
+    if folder.exists and not options.resume:
+        raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
+    with folder.locked(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(job.config.seed)
+        fallback = job.architecture or check(profiles_of(job), job.config.seed)
+        if not folder.exists:
+            _begin(folder, job)
+        outcome = _train(job, folder, fallback, options)
+        return _finish(job, folder, outcome, options)
+
+
+def _begin(folder: RunFolder, job: Job) -> None:
+    folder.write_json("data.json", dict(job.data))
+    about = {"command": shlex.join(["budgetnet", *sys.argv[1:]]), "machine": machine(), "versions": versions()}
+    folder.write_json("config.json", {"version": versions().get("budgetnet"), **about, "config": job.config.to_dict()})
+
+
+def _train(job: Job, folder: RunFolder, fallback: Architecture, options: Options) -> Outcome:
+    state, corrupt = checkpoint.load_latest(folder.checkpoints)
+    for path in corrupt:
+        options.say(f"the checkpoint {path.name[:8]} is damaged and was passed over")
+    lines = JsonLines(folder.path / "records.jsonl", state["records"] if state else 0)
+    sinks = [lines, *options.sinks] if options.quiet else [lines, ConsoleSink(job.budgets), *options.sinks]
+    numbers = itertools.count(state["number"] + 1 if state else 0)
+
+    def save(values: dict[str, Any]) -> None:
+        number = next(numbers)
+        checkpoint.save(folder.checkpoints, number, {**values, "records": lines.position, "number": number})
+
+    with Fan(sinks) as sink:
+        loop = Loop(
+            job.net,
+            job.task,
+            job.train,
+            job.validation,
+            job.budgets,
+            job.recipe,
+            fallback,
+            seed=job.config.seed,
+            fixed=job.architecture is not None,
+            sink=sink,
+            save=save,
+            should_stop=options.should_stop,
+            max_time=job.config.max_time or math.inf,
+            lr_scale=options.lr_scale,
+        )
+        if state:
+            loop.load_state(state)
+        try:
+            return loop.run()
+        finally:
+            _write_archive(folder, loop.archive)
+
+
+def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
+    lines = [
+        json.dumps(
+            {
+                "kept": np.packbits(entry.gates.numpy()).tobytes().hex(),
+                "phase": entry.phase,
+                "epoch": entry.epoch,
+                "validation_accuracy": entry.metric,
+                "validation_loss": entry.loss,
+                "costs": dict(entry.costs),
+                "feasible": entry.feasible,
+            }
+        )
+        for entry in archive
+    ]
+    checkpoint.write_atomically(folder.path / "archive.jsonl", "".join(f"{line}\n" for line in lines).encode())
+
+
+def _finish(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> Result:
+    model = outcome.model.eval()
+    _, validation = evaluate(model, job.task, job.validation.evaluation())
+    test = evaluate(model, job.task, job.test.evaluation())[1] if job.test is not None else None
+    checkpoint.write_atomically(folder.path / "architecture.json", (outcome.architecture.to_json() + "\n").encode())
+    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    checkpoint.write_atomically(folder.path / "weights.safetensors", save_safetensors(weights))
+    save_program(model, folder.path / "network.pt2", job.net.input_shape)
+    batch = next(job.validation.evaluation(1))[0]
+    summary = _summary(job, folder.path, outcome, validation, test, batch)
+    folder.write_json("summary.json", summary)
+    for budget in summary["budgets"]:
+        if budget["met"] and budget["value"] < (1 - UNUSED) * budget["maximum"]:
+            share = 1 - budget["value"] / budget["maximum"]
+            options.say(f"{share:.0%} of the budget {budget['text']} is unused: the space has nothing more that fits")
+    return Result(model, outcome.architecture, summary)
+
+
+def _summary(
+    job: Job, path: Path, outcome: Outcome, validation: float, test: float | None, batch: Any
+) -> dict[str, Any]:
+    architecture = outcome.architecture
+    return {
+        "run": str(path),
+        "space": job.net.name,
+        "recipe": job.recipe.name,
+        "seed": job.config.seed,
+        "architecture": [edge.name for edge in architecture.live()],
+        "budgets": [_verdict(budget, architecture, batch) for budget in job.budgets],
+        "validation_accuracy": validation,
+        "test_accuracy": test,
+        "macs": macs(job.net)(architecture),
+        "params": params(job.net)(architecture),
+        "seconds": sum(outcome.seconds.values()),
+        "phases": dict(outcome.seconds),
+    }
+
+
+def _verdict(budget: Budget, architecture: Architecture, batch: Any) -> dict[str, Any]:
+    evidence = budget.meter.evidence(architecture, batch)
+    return {
+        "text": budget.text,
+        "cost": budget.name,
+        "unit": budget.meter.unit,
+        "maximum": budget.maximum,
+        "value": evidence.value,
+        "met": budget.holds(evidence),
+    }
+
+
+def load(run: str | Path, net: SuperNetwork | None = None) -> Result:
+    """A finished run from its folder. A run on a network of your own needs that network, built as it was."""
+    folder = RunFolder(Path(run))
+    summary = folder.read_json("summary.json")
+    if net is None:
+        config, data = folder.config(), folder.read_json("data.json")
+        if config.space == OWN:
+            raise UserError(f"{run} searched a network of your own; give it, built as it was: load({str(run)!r}, net)")
+        net = spaces.build(config.space, data["input_shape"], len(data["classes"]))
+    text = (folder.path / "architecture.json").read_text(encoding="utf-8")
+    model = extract(net, Architecture.from_json(net.graph, text)).eval()
+    model.load_state_dict(load_safetensors((folder.path / "weights.safetensors").read_bytes()))
+    certificate = folder.read_json("certificate.json") if (folder.path / "certificate.json").exists() else None
+    return Result(model, Architecture.from_json(net.graph, text), summary, certificate)
+
+
+OWN = "own"
+"""The space of a configuration made from Python with a user's own network."""
+
+
+def search(
+    net: SuperNetwork,
+    train: Any,
+    validation: Any,
+    test: Any = None,
+    *,
+    budgets: Sequence[BudgetLike],
+    loss: Measure | None = None,
+    metric: Measure | None = None,
+    out: str | Path | None = None,
+    recipe: str | Recipe = "fast",
+    augmentation: Any = None,
+    quiet: bool = False,
+    resume: bool = False,
+    **settings: Any,
+) -> Result:
+    """Learns a network that fits the budgets, on your own super network, data and loss.
+
+    Data are (inputs, targets) tensors or arrays, a torch Dataset, or a DataLoader. `loss` and `metric` take outputs and
+    targets and return a value per example (or one mean); the default is cross entropy and accuracy. `settings` are
+    fields of `Config`: epochs, groups, batch_size, seed, max_time, threads, device.
+    """
+    name = recipe if isinstance(recipe, str) else recipe.name
+    config = Config(space=OWN, data=OWN, budgets=tuple(str(b) for b in budgets), recipe=name, **settings)
+    chosen = config.make_recipe("classification") if isinstance(recipe, str) else recipe
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    device = choose_device(config.device)
+    net = net.to(device)
+    feeds = [
+        make_feed(source, chosen.batch_size, config.seed, crop, device) if source is not None else None
+        for source, crop in ((train, augmentation), (validation, None), (test, None))
+    ]
+    assert feeds[0] is not None
+    assert feeds[1] is not None
+    task = Task(loss or Task.loss, metric or Task.metric)
+    about = {"name": OWN, "task": OWN, "classes": [], "input_shape": list(net.input_shape), "scaling": "none"}
+    parsed = parse_all(budgets, net)
+    job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about)
+    return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))
+
+
+__all__ = ["Config", "Interrupted", "Job", "Options", "Result", "RunFolder", "execute", "fx", "load", "prepare", "search"]

@@ -1,0 +1,434 @@
+"""The one training loop: warm-up → search → settle → finish. It also trains a fixed architecture, which is finish alone."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from budgetnet.budget import Budget, proven_within, within_all
+from budgetnet.costs.cache import Measurable
+from budgetnet.errors import UserError
+from budgetnet.extract import extract
+from budgetnet.feeds import Batch, Feed
+from budgetnet.graph import Architecture
+from budgetnet.policy import Policy, initial_logit
+from budgetnet.recipes import PER_EXAMPLE, Recipe, learning_rate
+from budgetnet.records import Record, Sink
+from budgetnet.sampling import Draw, EdgeDistribution
+from budgetnet.settle import Settler, settle
+from budgetnet.supernet import SuperNetwork
+from budgetnet.tasks import Task
+
+PHASES = ("warm-up", "search", "settle", "finish")
+LOOK = 1000
+"""Validation examples of the look after each epoch; the result is judged on all of them."""
+STEP_RECORDS = 20
+"""Step records in an epoch."""
+RECALIBRATION_BATCHES = 3
+SAVE_SECONDS = 60.0
+
+TIME_SHARES = {"warm-up": 0.08, "search": 0.3, "settle": 0.38, "finish": 0.92}
+"""With a time limit: the share of it by which each phase ends. The rest is for the final evaluation and export."""
+
+
+class Interrupted(Exception):  # noqa: N818
+    """The user asked to stop; the state was saved."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """An architecture that was scored on held-out data: an entry of the archive."""
+
+    gates: Tensor
+    phase: str
+    epoch: int
+    loss: float
+    metric: float
+    costs: Mapping[str, float]
+    feasible: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the loop hands over. `runners_up` are the next best architectures, should the first fail its measurement."""
+
+    architecture: Architecture
+    model: fx.GraphModule
+    seconds: Mapping[str, float]
+    archive: Sequence[Evaluated]
+    runners_up: Sequence[Architecture]
+
+
+@dataclass
+class Tally:
+    """Weighted sums of what the steps report, for the means of an interval or an epoch."""
+
+    sums: dict[str, float] = field(default_factory=dict)
+    weight: float = 0.0
+
+    def add(self, values: Mapping[str, float], weight: float) -> None:
+        """One step's values."""
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + weight * value
+        self.weight += weight
+
+    def take(self) -> dict[str, float]:
+        """The means, and a fresh start."""
+        means = {name: total / self.weight for name, total in self.sums.items()} if self.weight else {}
+        self.sums, self.weight = {}, 0.0
+        return means
+
+
+@dataclass
+class Loop:
+    """The loop and its state. Everything random follows from (seed, phase, step), so that a resumed run is the same run."""
+
+    net: SuperNetwork
+    task: Task
+    train: Feed
+    validation: Feed
+    budgets: Sequence[Budget]
+    recipe: Recipe
+    fallback: Architecture
+    """Meets every budget (checked before); or the architecture to train, if it is fixed."""
+    seed: int = 0
+    fixed: bool = False
+    sink: Sink | None = None
+    save: Callable[[dict[str, Any]], None] = lambda state: None
+    should_stop: Callable[[], bool] = lambda: False
+    max_time: float = math.inf
+    lr_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.policy = self._make_policy()
+        self.phase, self.step = (len(PHASES) - 1, 0) if self.fixed else (0, 0)
+        self.module: nn.Module = self.net
+        self.architecture: Architecture | None = None
+        self.runners_up: list[Architecture] = []
+        self.archive: list[Evaluated] = []
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.interval, self.epoch_tally = Tally(), Tally()
+        self._start, self._saved = time.monotonic(), time.monotonic()
+        if self.fixed:
+            self._begin_finish(self.fallback)
+        self.optimizer = self._make_optimizer()
+
+    def run(self) -> Outcome:
+        """From where the state is to the end."""
+        while self.phase < len(PHASES):
+            name = PHASES[self.phase]
+            if name == "settle":
+                if self.recipe.settles:
+                    self._settle()
+                elif self.architecture is None:
+                    self._begin_finish(self.policy.distribution.mode().live())
+            elif self._total_steps(name):
+                self._train(name)
+            self._next_phase()
+        assert self.architecture is not None
+        assert isinstance(self.module, fx.GraphModule)
+        return Outcome(self.architecture, self.module, self.seconds, self.archive, self.runners_up)
+
+    def _make_policy(self) -> Policy:
+        distribution = EdgeDistribution(self.net.graph)
+        with torch.no_grad():
+            if not self.fixed:
+                distribution.logits.fill_(initial_logit(self.recipe, self.budgets, distribution))
+        return Policy(distribution, self.budgets, self.recipe, max(1, self._total_steps("search")))
+
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        recipe = self.recipe
+        return torch.optim.SGD(
+            self.module.parameters(),
+            recipe.lr,
+            momentum=recipe.momentum,
+            nesterov=recipe.nesterov,
+            weight_decay=recipe.weight_decay,
+        )
+
+    def _begin_finish(self, architecture: Architecture) -> None:
+        self.architecture = architecture
+        self.module = extract(self.net, architecture)
+
+    def _next_phase(self) -> None:
+        self.phase, self.step = self.phase + 1, 0
+        if self.phase < len(PHASES) and PHASES[self.phase] == "finish":
+            self.optimizer = self._make_optimizer()
+        self.checkpoint()
+
+    def _total_steps(self, phase: str) -> int:
+        recipe = self.recipe
+        epochs = {"warm-up": recipe.warmup_epochs, "search": recipe.search_epochs, "finish": recipe.finish_epochs}[phase]
+        return max(1, round(epochs * self.train.steps)) if epochs else 0
+
+    def _train(self, phase: str) -> None:
+        total = self._total_steps(phase)
+        if self.step == 0:
+            self._record("phase", {"epochs": total / self.train.steps, "steps": total})
+        begun, deadline = self.elapsed(), self.max_time * TIME_SHARES[phase]
+        while self._progress(total, begun, deadline) < 1:
+            for batch in self._batches(phase):
+                clock = time.monotonic()
+                progress = self._progress(total, begun, deadline)
+                values = self._train_step(phase, batch, progress)
+                self.step += 1
+                self._after_step(values, len(batch[0]), self._progress(total, begun, deadline) >= 1)
+                self.seconds[phase] += time.monotonic() - clock
+                self._maybe_save()
+                if self._progress(total, begun, deadline) >= 1:
+                    break
+
+    def _progress(self, total: int, begun: float, deadline: float) -> float:
+        """The share of a phase that is done: by steps or, under a time limit, by the clock if that is further."""
+        by_steps = self.step / total
+        if math.isinf(deadline) or self.step == 0:
+            return by_steps
+        return max(by_steps, (self.elapsed() - begun) / max(deadline - begun, 1e-3))
+
+    def _batches(self, phase: str) -> Iterator[Batch]:
+        epoch, start = divmod(self.step, self.train.steps)
+        return self.train.training(PHASES.index(phase) * 100_000 + epoch, start)
+
+    def _train_step(self, phase: str, batch: Batch, progress: float) -> dict[str, float]:
+        inputs, targets = batch
+        draw = self._draw(phase, len(inputs))
+        self.module.train()
+        rate = self._learning_rate(phase, progress) * self.lr_scale
+        outputs = self.module(inputs) if draw is None else self.module(inputs, draw.gates)
+        groups = 1 if draw is None else len(draw.gates)
+        losses = self.task.group_losses(outputs, targets, groups)
+        loss = losses.mean()
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise UserError(
+                f"the loss is {value} in step {self.step} of the {phase} phase at learning rate {rate:.3g}; the last good "
+                "checkpoint is kept: go on with --resume --lr-scale 0.3, or look at the data"
+            )
+        self._descend(loss, rate)
+        values = {"loss": value, "accuracy": float(self.task.metric(outputs.detach(), targets).mean()), "lr": rate}
+        if phase == "search" and draw is not None:
+            values["policy_lr"] = self.policy.rate
+            values |= self.policy.update(draw, losses, progress, inputs)
+        return values
+
+    def _descend(self, loss: Tensor, rate: float) -> None:
+        """One step of θ; none if no sampled architecture reached the output."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+
+    def _learning_rate(self, phase: str, progress: float) -> float:
+        """One cycle for warm-up and search together and one for finish; the paper's schedule runs over everything."""
+        if phase == "finish":
+            return learning_rate(self.recipe, progress)
+        parts = (self.recipe.warmup_epochs, self.recipe.search_epochs)
+        done = parts[0] * progress if phase == "warm-up" else parts[0] + parts[1] * progress
+        return learning_rate(self.recipe, done / sum(parts))
+
+    def _draw(self, phase: str, batch: int) -> Draw | None:
+        """The gates of a step: none in finish, all of them in the paper's warm-up, otherwise a sample of Γ."""
+        if phase == "finish":
+            return None
+        if phase == "warm-up" and self.recipe.warmup == "full":
+            return Draw(torch.ones(1, len(self.net.graph.edges), dtype=torch.bool), torch.zeros(1))
+        groups = batch if self.recipe.groups == PER_EXAMPLE else min(self.recipe.groups, batch)
+        return self.policy.distribution.sample(groups, self._generator(phase, self.step))
+
+    def _generator(self, purpose: str, number: int) -> torch.Generator:
+        digest = hashlib.blake2b(repr((self.seed, purpose, number)).encode(), digest_size=7).digest()
+        return torch.Generator().manual_seed(int.from_bytes(digest, "big"))
+
+    def _after_step(self, values: dict[str, float], weight: int, last: bool) -> None:
+        self.interval.add(values, weight)
+        self.epoch_tally.add(values, weight)
+        if self.step % max(1, self.train.steps // STEP_RECORDS) == 0:
+            self._record("step", self.interval.take())
+        if self.step % self.train.steps == 0 or last:
+            self._record("epoch", {**self.epoch_tally.take(), **self._look()})
+            self.checkpoint()
+
+    def _look(self) -> dict[str, Any]:
+        """What is worth knowing after an epoch, on validation data where an architecture stands for the phase."""
+        phase = PHASES[self.phase]
+        if phase == "finish":
+            loss, metric = evaluate(self.module, self.task, self.validation.evaluation(LOOK))
+            return {"validation_loss": loss, "validation_accuracy": metric}
+        entropy = {"entropy": float(self.policy.distribution.entropy().mean())}
+        return {**entropy, **self._look_at_mode()} if phase == "search" else entropy
+
+    def _look_at_mode(self) -> dict[str, Any]:
+        distribution = self.policy.distribution
+        gates = self.net.graph.live(distribution.mode().gates()[None])[0]
+        entry = self._evaluate(gates)
+        seen: dict[str, Any] = {"validation_loss": entry.loss, "validation_accuracy": entry.metric}
+        seen |= {f"mode_cost/{name}": value for name, value in entry.costs.items()}
+        seen["probabilities"] = [round(p, 4) for p in distribution.probabilities.tolist()]
+        for budget in self.budgets:
+            if isinstance(budget.meter.function, Measurable):
+                samples = distribution.sample(8, self._generator("refresh", self.step)).gates
+                errors = budget.meter.function.refresh(self.net.graph.live(samples))
+                seen |= {f"predictor_{name}/{budget.name}": value for name, value in errors.items()}
+        return seen
+
+    def _evaluate(self, gates: Tensor) -> Evaluated:
+        """Scores an architecture on shared weights, with batch-norm statistics of its own; it goes into the archive."""
+        model = extract(self.net, self.net.graph.architecture(gates))
+        recalibrate(model, self.train)
+        loss, metric = evaluate(model, self.task, self.validation.evaluation(self.recipe.settle_examples or LOOK))
+        costs = {budget.name: float(budget.meter.evaluate(gates[None])[0]) for budget in self.budgets}
+        feasible = bool(within_all(self.budgets, gates[None])[0]) if self.budgets else True
+        epoch = self.step // self.train.steps
+        entry = Evaluated(gates, PHASES[self.phase], epoch, loss, metric, costs, feasible)
+        self.archive.append(entry)
+        return entry
+
+    def _settle(self) -> None:
+        clock = time.monotonic()
+        evaluations = self._affordable_evaluations()
+        self._record("phase", {"steps": evaluations})
+        distribution, graph = self.policy.distribution, self.net.graph
+        best = sorted((entry for entry in self.archive if entry.feasible), key=lambda entry: entry.loss)
+        samples = distribution.sample(evaluations, self._generator("settle", 0)).gates
+        starts = [distribution.mode().gates(), *(entry.gates for entry in best[:2]), *samples]
+        settler = Settler(graph, self.budgets, distribution.logits.detach().cpu(), self._generator("settle", 1))
+        begun, deadline = self.elapsed(), self.max_time * TIME_SHARES["settle"]
+
+        def score(gates: Tensor) -> float:
+            if self.step and self.elapsed() > max(deadline, begun):
+                return math.inf
+            entry = self._evaluate(gates)
+            self.step += 1
+            self._record("candidate", {"validation_loss": entry.loss, "validation_accuracy": entry.metric, "of": evaluations})
+            if self.should_stop():
+                self.step = 0
+                raise Interrupted
+            return entry.loss
+
+        ranked = settle(settler, starts, self.fallback.gates(), score, evaluations)
+        self._choose([graph.architecture(candidate.gates) for candidate in ranked])
+        self.seconds["settle"] += time.monotonic() - clock
+
+    def _affordable_evaluations(self) -> int:
+        """A candidate is a few forward passes, each a third of a training step."""
+        recipe = self.recipe
+        images = recipe.settle_examples + RECALIBRATION_BATCHES * recipe.batch_size
+        allowed = recipe.settle_share * self._total_steps("finish") * recipe.batch_size / (images / 3)
+        return max(6, min(recipe.settle_evaluations, int(allowed)))
+
+    def _choose(self, ranked: Sequence[Architecture]) -> None:
+        """The best one that holds every budget by evidence. The architecture from the check is the last resort."""
+        batch = next(self.validation.evaluation(1))[0]
+        queue = [*ranked, self.fallback.live()]
+        for place, architecture in enumerate(queue):
+            if proven_within(self.budgets, architecture, batch):
+                self._begin_finish(architecture)
+                self.runners_up = queue[place + 1 :]
+                return
+        raise UserError(
+            f"no architecture held the budgets {', '.join(b.text for b in self.budgets)} when it was measured; raise them"
+        )
+
+    def step_back(self) -> bool:
+        """Starts the finish of the next best architecture; False if there is none left."""
+        if not self.runners_up:
+            return False
+        self._choose(self.runners_up)
+        self.phase, self.step = PHASES.index("finish"), 0
+        self.optimizer = self._make_optimizer()
+        return True
+
+    def elapsed(self) -> float:
+        """Seconds of work since the beginning, what came before a resume included."""
+        return time.monotonic() - self._start
+
+    def _record(self, kind: str, values: Mapping[str, Any]) -> None:
+        if self.sink is not None:
+            epoch = math.ceil(self.step / self.train.steps)
+            self.sink.write(Record(kind, PHASES[self.phase], epoch, self.step, round(self.elapsed(), 3), values))
+
+    def _maybe_save(self) -> None:
+        if self.should_stop():
+            self.checkpoint()
+            raise Interrupted
+        if time.monotonic() - self._saved > SAVE_SECONDS:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Saves the state."""
+        self.save(self.state())
+        self._saved = time.monotonic()
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a resumed run needs to be the same run."""
+        return {
+            "phase": self.phase,
+            "step": self.step,
+            "seconds": dict(self.seconds),
+            "elapsed": self.elapsed(),
+            "weights": dict(self.module.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "policy": self.policy.state(),
+            "architecture": None if self.architecture is None else self.architecture.gates(),
+            "runners_up": [architecture.gates() for architecture in self.runners_up],
+            "archive": [vars(entry) for entry in self.archive],
+            "tallies": [[dict(tally.sums), tally.weight] for tally in (self.interval, self.epoch_tally)],
+            "random": torch.get_rng_state(),
+            "measured": {b.name: b.meter.function.state() for b in self.budgets if hasattr(b.meter.function, "state")},
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state`."""
+        self.phase, self.step, self.seconds = state["phase"], state["step"], state["seconds"]
+        self._start = time.monotonic() - state["elapsed"]
+        graph = self.net.graph
+        if state["architecture"] is not None:
+            self._begin_finish(graph.architecture(state["architecture"]))
+        self.module.load_state_dict(state["weights"])
+        self.optimizer = self._make_optimizer()
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.policy.load_state(state["policy"])
+        self.runners_up = [graph.architecture(gates) for gates in state["runners_up"]]
+        self.archive = [Evaluated(**entry) for entry in state["archive"]]
+        self.interval, self.epoch_tally = (Tally(sums, weight) for sums, weight in state["tallies"])
+        torch.set_rng_state(state["random"])
+        for budget in self.budgets:
+            if budget.name in state["measured"]:
+                budget.meter.function.load_state(state["measured"][budget.name])  # type: ignore[attr-defined]
+
+
+def recalibrate(model: nn.Module, train: Feed, batches: int = RECALIBRATION_BATCHES) -> None:
+    """Batch-norm statistics of this network's own, from a few training batches; θ stays as it is."""
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
+    momenta = [norm.momentum for norm in norms]
+    if not norms:
+        return
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+    model.train()
+    with torch.no_grad():
+        for (inputs, _), _ in zip(train.training(0), range(batches), strict=False):
+            model(inputs)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+
+
+def evaluate(model: nn.Module, task: Task, batches: Iterator[Batch]) -> tuple[float, float]:
+    """Mean loss and metric of a network in eval mode."""
+    model.eval()
+    loss = metric = count = 0.0
+    with torch.no_grad():
+        for inputs, targets in batches:
+            totals = task.totals(model(inputs), targets)
+            loss, metric, count = loss + totals[0], metric + totals[1], count + len(inputs)
+    return loss / count, metric / count
