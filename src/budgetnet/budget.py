@@ -58,7 +58,7 @@ def parse(budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None
         return _from_pair(budget, net)
     match = _GRAMMAR.fullmatch(budget)
     if match is None:
-        raise UserError(f"{budget!r} is not a budget; write a cost, <= and a maximum, such as \"macs<=40.9M\"")
+        raise UserError(f'{budget!r} is not a budget; write a cost, <= and a maximum, such as "macs<=40.9M"')
     name, value = match[1], match[2]
     short = name.partition("(")[0].strip()
     meter = bind((costs or {}).get(short, short) + name[len(short) :], net)
@@ -71,7 +71,9 @@ def parse_all(budgets: Iterable[BudgetLike], net: SuperNetwork, costs: Mapping[s
     parsed: dict[str, Budget] = {}
     for budget in (parse(text, net, costs) for text in budgets):
         if budget.name in parsed:
-            raise UserError(f"{parsed[budget.name].text!r} and {budget.text!r} limit the same cost; keep the smaller one")
+            raise UserError(
+                f"{parsed[budget.name].text!r} and {budget.text!r} limit the same cost; keep the smaller one"
+            )
         parsed[budget.name] = budget
     return list(parsed.values())
 
@@ -92,10 +94,14 @@ def _share(text: str) -> float:
     try:
         return float(text.removesuffix("%")) / 100
     except ValueError:
-        raise UserError(f"{text!r} is not a share of the full network; write a number before the %, such as 60%") from None
+        raise UserError(
+            f"{text!r} is not a share of the full network; write a number before the %, such as 60%"
+        ) from None
 
 
-def penalty(budgets: Sequence[Budget], costs: Sequence[Tensor], weights: Sequence[float], maxima: Sequence[float]) -> Tensor:
+def penalty(
+    budgets: Sequence[Budget], costs: Sequence[Tensor], weights: Sequence[float], maxima: Sequence[float]
+) -> Tensor:
     """Σ_b λ_b · max(0, C_b / C_b,max − 1) for each architecture (equation 4, costs divided by their budget)."""
     terms = [
         weight * budget.violation(cost, maximum).clamp_min(0)
@@ -107,7 +113,7 @@ def penalty(budgets: Sequence[Budget], costs: Sequence[Tensor], weights: Sequenc
 def within_all(budgets: Sequence[Budget], gates: Tensor, batch: Any = None) -> Tensor:
     """Which rows of gates connect and are within every budget, as far as `evaluate` knows."""
     if not budgets:
-        raise UserError("no budget was given; write at least one, such as \"macs<=60%\"")
+        raise UserError('no budget was given; write at least one, such as "macs<=60%"')
     graph = budgets[0].meter.graph
     inside = graph.live(gates).any(1)
     for budget in budgets:

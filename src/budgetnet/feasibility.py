@@ -25,14 +25,13 @@ EXPECTATION_SAMPLES = 64
 
 @dataclass(frozen=True)
 class Profile:
-    """A budget against the space: the smallest reachable, the full and the initial expected cost."""
+    """A budget against the space: the smallest reachable and the full cost."""
 
     budget: Budget
     smallest: float
     architecture: Architecture
     exact: bool
     full: float
-    expected: float
 
     @property
     def satisfiable(self) -> bool:
@@ -40,24 +39,30 @@ class Profile:
         return self.smallest <= self.budget.maximum
 
 
-def profile(budgets: Sequence[Budget], distribution: EdgeDistribution, seed: int = 0) -> list[Profile]:
+def profile(budgets: Sequence[Budget], seed: int = 0) -> list[Profile]:
     """The profile table."""
+    return [_profile(budget, seed) for budget in budgets]
+
+
+def _profile(budget: Budget, seed: int) -> Profile:
+    architecture, exact = smallest(budget.meter, seed)
+    value = budget.meter.evidence(architecture).upper_bound
+    return Profile(budget, value, architecture, exact, budget.meter.full)
+
+
+def expected(budgets: Sequence[Budget], distribution: EdgeDistribution, seed: int = 0) -> list[float]:
+    """The mean cost of a sample under each budget; one that does not connect is charged the full cost."""
     gates = distribution.sample(EXPECTATION_SAMPLES, torch.Generator().manual_seed(seed)).gates
-    return [_profile(budget, gates, seed) for budget in budgets]
-
-
-def _profile(budget: Budget, gates: Tensor, seed: int) -> Profile:
-    meter = budget.meter
-    architecture, exact = smallest(meter, seed)
-    value = meter.evidence(architecture).upper_bound
-    return Profile(budget, value, architecture, exact, meter.full, float(meter.evaluate(gates).mean()))
+    return [float(budget.meter.evaluate(gates).mean()) for budget in budgets]
 
 
 def check(profiles: Sequence[Profile], seed: int = 0) -> Architecture:
     """An architecture that meets every budget; if there is none to be found, an error with the smallest reachable cost."""
     for row in profiles:
         if not row.satisfiable:
-            least = "the smallest connected architecture of this space" if row.exact else "the smallest architecture found"
+            least = (
+                "the smallest connected architecture of this space" if row.exact else "the smallest architecture found"
+            )
             raise UserError(
                 f"the budget {row.budget.text} cannot be met: {least} costs {row.budget.show(row.smallest)} "
                 f"(the full network {row.budget.show(row.full)}); raise the budget or use a smaller space"
@@ -116,9 +121,7 @@ def minimise(
     return best[1], False
 
 
-def _descend(
-    graph: Graph, objective: Callable[[Tensor], Tensor], gates: Tensor, value: float
-) -> tuple[float, Tensor]:
+def _descend(graph: Graph, objective: Callable[[Tensor], Tensor], gates: Tensor, value: float) -> tuple[float, Tensor]:
     """Flips the best single edge as long as that helps."""
     while value > 0:
         neighbours = gates ^ torch.eye(len(gates), dtype=torch.bool)

@@ -103,7 +103,9 @@ class LoaderFeed:
     def _moved(self, iterator: Iterable[Any]) -> Iterator[Batch]:
         for batch in iterator:
             if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-                raise UserError(f"the data loader gave a {type(batch).__name__}; it must give pairs of inputs and targets")
+                raise UserError(
+                    f"the data loader gave a {type(batch).__name__}; it must give pairs of inputs and targets"
+                )
             yield batch[0].to(self.device), batch[1].to(self.device)
 
 

@@ -107,6 +107,42 @@ class Graph:
             node = self.sources[arrival[node]]
         return path[::-1]
 
+    def ear(self, live: Tensor, edge: int, weights: Sequence[float]) -> list[int]:
+        """The edge and the lightest other edges that tie it to a live architecture (a row of live gates)."""
+        touched = {0, len(self.nodes) - 1}
+        for i in live.nonzero().flatten().tolist():
+            touched |= {self.sources[i], self.targets[i]}
+        before = self._walk(self.sources[edge], touched, weights, self.incoming, self.sources, range(len(self.nodes)))
+        backwards = range(len(self.nodes) - 1, -1, -1)
+        after = self._walk(self.targets[edge], touched, weights, self.outgoing, self.targets, backwards)
+        return [*before, edge, *after]
+
+    @staticmethod
+    def _walk(
+        node: int,
+        touched: set[int],
+        weights: Sequence[float],
+        near: Sequence[Sequence[int]],
+        far_end: Sequence[int],
+        order: Sequence[int],
+    ) -> list[int]:
+        """The lightest way from a node to one of the touched ones, over the edges on its `near` side."""
+        if node in touched:
+            return []
+        best: dict[int, tuple[float, int]] = {}
+        for place in order:
+            if place in touched or not near[place]:
+                best[place] = (0.0, -1)
+            else:
+                best[place] = min((best[far_end[e]][0] + weights[e], e) for e in near[place])
+            if place == node:
+                break
+        way: list[int] = []
+        while node not in touched:
+            way.append(best[node][1])
+            node = far_end[best[node][1]]
+        return way
+
     def architecture(self, gates: Tensor) -> Architecture:
         """The architecture of one row of gates (edges, bool)."""
         return Architecture(self, frozenset(self.edges[i].name for i in gates.nonzero().flatten().tolist()))

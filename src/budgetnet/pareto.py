@@ -25,7 +25,7 @@ def front(points: Sequence[Point]) -> list[int]:
 
 
 def best(points: Sequence[Point], maximum: float = math.inf) -> int | None:
-    """The point with the highest score among those that cost at most `maximum`, the cheapest of several; None if none does."""
+    """The highest score at a cost of at most `maximum`, the cheapest of several; None if there is none."""
     within = [i for i in front(points) if points[i][0] <= maximum]
     return within[-1] if within else None
 

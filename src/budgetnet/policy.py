@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,11 +12,15 @@ from torch import Tensor
 
 from budgetnet.budget import Budget, Multiplier, penalty
 from budgetnet.estimators import batch_mean, leave_one_out, score_function_loss
+from budgetnet.graph import Architecture, Graph
 from budgetnet.recipes import Recipe
 from budgetnet.sampling import INITIAL_LOGIT, Draw, EdgeDistribution
 
 BASELINES = {"leave-one-out": leave_one_out, "batch-mean": batch_mean}
 PROBES = 64
+ANCHOR_LOGIT = 4.0
+FREE_START = 0.2
+"""The strongest pull towards cheap edges before the start is anchored instead."""
 
 
 class Policy:
@@ -71,24 +76,50 @@ class Policy:
         self.multipliers = [Multiplier(**values) for values in state["multipliers"]]
 
 
-def initial_logit(recipe: Recipe, budgets: Sequence[Budget], distribution: EdgeDistribution) -> float:
-    """Γ's start: the recipe's, or the largest one whose samples cost on average what the budgets allow.
+def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anchor: Architecture) -> Tensor:
+    """Γ's start: the recipe's value, or the most random one whose samples cost on average what the budgets allow.
 
-    Starting there costs less than starting at the full network, and gives every edge the same share of the training.
+    The distribution of largest entropy under a mean cost has logits a − μ·(what the edge adds to the cost): every edge
+    gets its share of the training, and a sample costs no more than the network that is looked for. Where the budgets are
+    so tight that hardly a sample connects, the edges of `anchor`, which is within them, are kept likely.
     """
-    if recipe.initial_logit is not None:
-        return recipe.initial_logit
-    low, high = -2.0, INITIAL_LOGIT
-    for _ in range(12):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _affordable(middle, budgets, distribution) else (low, middle)
+    flat = torch.ones(len(graph.edges))
+    if recipe.initial_logit is not None or not budgets:
+        return flat * (INITIAL_LOGIT if recipe.initial_logit is None else recipe.initial_logit)
+    if _affordable(flat, budgets, graph):
+        return flat * _largest(lambda a: _affordable(a * flat, budgets, graph), 1.0, INITIAL_LOGIT)
+    weights = marginal_costs(budgets, graph).float()
+    weights = weights / weights.mean().clamp_min(1e-9) + 0.1
+    if _affordable(flat - weights / FREE_START, budgets, graph):
+        return flat - weights / _largest(lambda ease: _affordable(flat - weights / ease, budgets, graph), FREE_START, 100.0)
+
+    def anchored(ease: float) -> Tensor:
+        return torch.where(anchor.gates(), torch.tensor(ANCHOR_LOGIT), flat - weights / ease)
+
+    return anchored(_largest(lambda ease: _affordable(anchored(ease), budgets, graph), 1 / 300, 100.0))
+
+
+def marginal_costs(budgets: Sequence[Budget], graph: Graph) -> Tensor:
+    """What each edge adds to the full network, as a share of the budgets; zero where the network needs the edge."""
+    rows = ~torch.eye(len(graph.edges), dtype=torch.bool)
+    shares = [(b.meter.full - b.meter.evaluate(rows)).clamp_min(0) / b.maximum for b in budgets]
+    return torch.stack(shares).sum(0)
+
+
+def _largest(good: Callable[[float], bool], low: float, high: float) -> float:
+    """The largest value found good between two, by bisection of their ratio."""
+    for _ in range(14):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if good(middle) else (low, middle)
     return low
 
 
-def _affordable(logit: float, budgets: Sequence[Budget], distribution: EdgeDistribution) -> bool:
-    trial = EdgeDistribution(distribution.graph, logit)
+def _affordable(logits: Tensor, budgets: Sequence[Budget], graph: Graph) -> bool:
+    trial = EdgeDistribution(graph)
+    with torch.no_grad():
+        trial.logits.copy_(logits)
     gates = trial.sample(PROBES, torch.Generator().manual_seed(0)).gates
-    connected = gates[distribution.graph.live(gates).any(1)]
+    connected = gates[graph.live(gates).any(1)]
     return len(connected) > PROBES // 2 and all(
         float(budget.meter.evaluate(connected).mean()) <= budget.maximum for budget in budgets
     )

@@ -30,10 +30,10 @@ from budgetnet.environment import machine, versions
 from budgetnet.errors import UserError
 from budgetnet.export import save_program
 from budgetnet.extract import extract
-from budgetnet.feasibility import Profile, check, profile
+from budgetnet.feasibility import check, profile
 from budgetnet.feeds import Feed, make_feed
 from budgetnet.graph import Architecture
-from budgetnet.policy import initial_logit
+from budgetnet.policy import initial_logits
 from budgetnet.progress import ConsoleSink
 from budgetnet.recipes import Recipe
 from budgetnet.records import Fan, JsonLines, Sink
@@ -127,12 +127,12 @@ def short_names(costs: Sequence[str]) -> dict[str, str]:
     return {name.rpartition(":")[2]: name for name in costs}
 
 
-def profiles_of(job: Job) -> list[Profile]:
-    """The profile table at the recipe's own start of Γ."""
+def start_of(job: Job, anchor: Architecture) -> EdgeDistribution:
+    """Γ as the search of this job starts it."""
     distribution = EdgeDistribution(job.net.graph)
     with torch.no_grad():
-        distribution.logits.fill_(initial_logit(job.recipe, job.budgets, distribution))
-    return profile(job.budgets, distribution, job.config.seed)
+        distribution.logits.copy_(initial_logits(job.recipe, job.budgets, job.net.graph, anchor))
+    return distribution
 
 
 class RunFolder:
@@ -162,7 +162,9 @@ class RunFolder:
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise UserError(f"{self.path} has no {name}; give the folder of a run, as `budgetnet runs` lists them") from None
+            raise UserError(
+                f"{self.path} has no {name}; give the folder of a run, as `budgetnet runs` lists them"
+            ) from None
         except (OSError, ValueError) as error:
             raise UserError(f"{path} could not be read ({error}); restore it or run again") from None
 
@@ -186,7 +188,9 @@ class RunFolder:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise UserError(f"another process is at work in {self.path}; wait for it or choose another --out") from None
+                raise UserError(
+                    f"another process is at work in {self.path}; wait for it or choose another --out"
+                ) from None
             yield
 
 
@@ -214,7 +218,7 @@ def execute(job: Job, out: Path, options: Options = Options()) -> Result:
         raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
     with folder.locked(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.config.seed)
-        fallback = job.architecture or check(profiles_of(job), job.config.seed)
+        fallback = job.architecture or check(profile(job.budgets, job.config.seed), job.config.seed)
         if not folder.exists:
             _begin(folder, job)
         outcome = _train(job, folder, fallback, options)
@@ -394,4 +398,16 @@ def search(
     return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))
 
 
-__all__ = ["Config", "Interrupted", "Job", "Options", "Result", "RunFolder", "execute", "fx", "load", "prepare", "search"]
+__all__ = [
+    "Config",
+    "Interrupted",
+    "Job",
+    "Options",
+    "Result",
+    "RunFolder",
+    "execute",
+    "fx",
+    "load",
+    "prepare",
+    "search",
+]

@@ -18,7 +18,7 @@ from budgetnet.errors import UserError
 from budgetnet.extract import extract
 from budgetnet.feeds import Batch, Feed
 from budgetnet.graph import Architecture
-from budgetnet.policy import Policy, initial_logit
+from budgetnet.policy import Policy, initial_logits, marginal_costs
 from budgetnet.recipes import PER_EXAMPLE, Recipe, learning_rate
 from budgetnet.records import Record, Sink
 from budgetnet.sampling import Draw, EdgeDistribution
@@ -140,7 +140,7 @@ class Loop:
         distribution = EdgeDistribution(self.net.graph)
         with torch.no_grad():
             if not self.fixed:
-                distribution.logits.fill_(initial_logit(self.recipe, self.budgets, distribution))
+                distribution.logits.copy_(initial_logits(self.recipe, self.budgets, self.net.graph, self.fallback))
         return Policy(distribution, self.budgets, self.recipe, max(1, self._total_steps("search")))
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
@@ -165,7 +165,9 @@ class Loop:
 
     def _total_steps(self, phase: str) -> int:
         recipe = self.recipe
-        epochs = {"warm-up": recipe.warmup_epochs, "search": recipe.search_epochs, "finish": recipe.finish_epochs}[phase]
+        epochs = {"warm-up": recipe.warmup_epochs, "search": recipe.search_epochs, "finish": recipe.finish_epochs}[
+            phase
+        ]
         return max(1, round(epochs * self.train.steps)) if epochs else 0
 
     def _train(self, phase: str) -> None:
@@ -300,7 +302,8 @@ class Loop:
         best = sorted((entry for entry in self.archive if entry.feasible), key=lambda entry: entry.loss)
         samples = distribution.sample(evaluations, self._generator("settle", 0)).gates
         starts = [distribution.mode().gates(), *(entry.gates for entry in best[:2]), *samples]
-        settler = Settler(graph, self.budgets, distribution.logits.detach().cpu(), self._generator("settle", 1))
+        preference, weights = distribution.logits.detach().cpu(), marginal_costs(self.budgets, graph).tolist()
+        settler = Settler(graph, self.budgets, preference, weights, self._generator("settle", 1))
         begun, deadline = self.elapsed(), self.max_time * TIME_SHARES["settle"]
 
         def score(gates: Tensor) -> float:
@@ -308,7 +311,9 @@ class Loop:
                 return math.inf
             entry = self._evaluate(gates)
             self.step += 1
-            self._record("candidate", {"validation_loss": entry.loss, "validation_accuracy": entry.metric, "of": evaluations})
+            self._record(
+                "candidate", {"validation_loss": entry.loss, "validation_accuracy": entry.metric, "of": evaluations}
+            )
             if self.should_stop():
                 self.step = 0
                 raise Interrupted

@@ -28,11 +28,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Settler:
-    """The moves of the local search. `preference` orders edges: the least preferred are dropped first, the most added first."""
+    """The moves of the local search. Edges of the least `preference` are dropped first, of the most added first.
+
+    `weights` is what an edge adds to the costs, to tie an edge between nodes that are not live to those that are.
+    """
 
     graph: Graph
     budgets: Sequence[Budget]
     preference: Tensor
+    weights: Sequence[float]
     generator: torch.Generator
 
     def shrink(self, gates: Tensor) -> Tensor | None:
@@ -48,14 +52,22 @@ class Settler:
         return gates if bool(within_all(self.budgets, gates[None])[0]) else None
 
     def fill(self, gates: Tensor, noise: float = 0.0, without: int | None = None) -> Tensor:
-        """Adds edges, most preferred first, as long as every budget holds: what is left of the budgets is used."""
-        for edge in self._noisy(noise).argsort(descending=True).tolist():
-            if edge == without or gates[edge]:
-                continue
-            more = gates.clone()
-            more[edge] = True
-            if bool(self.graph.live(more[None])[0, edge]) and bool(within_all(self.budgets, more[None])[0]):
-                gates = more
+        """Adds edges, most preferred first, as long as every budget holds: what is left of the budgets is used.
+
+        An edge that does not fit is not tried again, since costs grow with the edges.
+        """
+        order = [e for e in self._noisy(noise).argsort(descending=True).tolist() if e != without and not gates[e]]
+        while order:
+            rows = gates.repeat(len(order), 1)
+            for row, edge in zip(rows, order, strict=True):
+                row[self.graph.ear(gates, edge, self.weights)] = True
+            fits = within_all(self.budgets, rows)
+            if without is not None:
+                fits &= ~rows[:, without]
+            if not fits.any():
+                break
+            gates = rows[int(fits.nonzero()[0])]
+            order = [edge for edge, fit in zip(order, fits.tolist(), strict=True) if fit and not gates[edge]]
         return gates
 
     def neighbour(self, gates: Tensor) -> Tensor | None:
@@ -71,7 +83,9 @@ class Settler:
         return self.preference + noise * torch.randn(self.preference.shape, generator=self.generator)
 
 
-def settle(settler: Settler, starts: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int) -> list[Candidate]:
+def settle(
+    settler: Settler, starts: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
+) -> list[Candidate]:
     """The best candidates first. The first third of the evaluations looks at different starts, the rest climbs."""
     found: dict[bytes, Candidate] = {}
 

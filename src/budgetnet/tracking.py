@@ -16,14 +16,14 @@ class TensorBoard:
         self._writer: Any = _summary_writer()(log_dir=str(folder))
 
     def write(self, record: Record) -> None:
-        """Takes one record; `step/loss` is that of single steps, `epoch/loss` a mean, both over the steps of the run."""
+        """Takes one record. Steps count from the start of a phase, so each phase has scalars of its own."""
         if record.kind == "phase":
-            self._writer.add_text("phase", record.phase, record.step)
+            self._writer.add_text(f"{record.phase}/phase", f"begins after {record.time:.0f} s", record.step)
         for name, value in record.values.items():
             if name == "probabilities":
-                self._writer.add_histogram(name, _array(value), record.step)
+                self._writer.add_histogram(f"{record.phase}/{name}", _array(value), record.step)
             elif isinstance(value, int | float) and not isinstance(value, bool):
-                self._writer.add_scalar(f"{record.kind}/{name}", value, record.step)
+                self._writer.add_scalar(f"{record.phase}/{record.kind}/{name}", value, record.step)
         if record.kind != "step":
             self._writer.flush()
 

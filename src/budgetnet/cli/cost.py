@@ -33,7 +33,14 @@ from budgetnet.supernet import SuperNetwork
 @click.option("--allocation", default=ALLOCATIONS[0], type=click.Choice(ALLOCATIONS), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def cost(
-    space: str, architecture: str, shape: str, classes: int, accounting: str, machines: str, allocation: str, as_json: bool
+    space: str,
+    architecture: str,
+    shape: str,
+    classes: int,
+    accounting: str,
+    machines: str,
+    allocation: str,
+    as_json: bool,
 ) -> None:
     """What an architecture of SPACE costs, without training or measuring anything.
 
@@ -53,7 +60,9 @@ def cost(
         _print_costs(result, allocation)
 
 
-def _costs(net: SuperNetwork, found: Architecture, accounting: str, machines: list[int], allocation: str) -> dict[str, Any]:
+def _costs(
+    net: SuperNetwork, found: Architecture, accounting: str, machines: list[int], allocation: str
+) -> dict[str, Any]:
     multiply_adds = macs(net, accounting)
     return {
         "macs": _whole(multiply_adds(found)),

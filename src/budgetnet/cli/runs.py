@@ -70,7 +70,9 @@ def show(run: Path, as_json: bool) -> None:
     folder = RunFolder(run)
     config = folder.read_json("config.json")
     if as_json:
-        print_json(folder.read_json("summary.json") if folder.finished else {**_row(folder), "config": config["config"]})
+        print_json(
+            folder.read_json("summary.json") if folder.finished else {**_row(folder), "config": config["config"]}
+        )
         return
     click.echo(config["command"])
     if folder.finished:

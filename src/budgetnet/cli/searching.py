@@ -16,7 +16,9 @@ import torch
 from budgetnet.cli.options import find_architecture, plain_table, print_json, print_table
 from budgetnet.config import DEVICES, Config, duration, from_mapping, from_toml
 from budgetnet.errors import UserError
-from budgetnet.run import Job, Options, Result, RunFolder, execute, new_folder, prepare, profiles_of
+from budgetnet.feasibility import Profile, check, expected, profile
+from budgetnet.graph import Architecture
+from budgetnet.run import Job, Options, Result, RunFolder, execute, new_folder, prepare, start_of
 from budgetnet.search import Interrupted, Loop
 
 TIMED_STEPS = 3
@@ -25,13 +27,17 @@ TIMED_STEPS = 3
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that search and train have in common. Without a value, the configuration file or the default rules."""
     options = [
-        click.option("--data", help="embedded, cifar10, cifar100, fashion-mnist, folder:path=… with :size=16,limit=30000."),
+        click.option(
+            "--data", help="embedded, cifar10, cifar100, fashion-mnist, folder:path=… with :size=16,limit=30000."
+        ),
         click.option("--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or BUDGETNET_DATA)."),
         click.option("--recipe", help="fast (default) or paper.", metavar="fast|paper"),
         click.option("--epochs", type=float, help="Epochs of the final training (fast), or of everything (paper)."),
         click.option("--batch-size", type=int, help="Examples in a batch."),
         click.option("--seed", type=int, help="Everything random follows from it."),
-        click.option("--out", type=click.Path(path_type=Path), help="Run folder; the first free runs/run-N if not given."),
+        click.option(
+            "--out", type=click.Path(path_type=Path), help="Run folder; the first free runs/run-N if not given."
+        ),
         click.option("--resume", is_flag=True, help="Go on with the run in --out, or start it if there is none."),
         click.option("--lr-scale", type=float, default=1.0, help="With --resume: multiply the learning rate."),
         click.option("--max-time", help="End in time with a finished network: 30m, 1h30m, 90s."),
@@ -48,8 +54,12 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.option("--space", help="Super network, such as resnet-fabric:width=3,channels=16; see `budgetnet spaces`.")
-@click.option("--budget", "budgets", multiple=True, help='Such as "macs<=40.9M"; may be repeated. See `budgetnet costs`.')
-@click.option("--cost", "costs", multiple=True, help="A cost of your own, package.module:name, to call by name in a budget.")
+@click.option(
+    "--budget", "budgets", multiple=True, help='Such as "macs<=40.9M"; may be repeated. See `budgetnet costs`.'
+)
+@click.option(
+    "--cost", "costs", multiple=True, help="A cost of your own, package.module:name, to call by name in a budget."
+)
 @click.option("--groups", type=int, help="Architectures that share a batch.")
 @click.option("--penalty", type=float, help="λ: fixed in the paper recipe, the start in the fast one.")
 @click.option("--dry-run", is_flag=True, help="Print what the budgets leave and the estimated time; train nothing.")
@@ -177,40 +187,45 @@ class _Stop:
 
 
 def _dry_run(job: Job, as_json: bool) -> int:
-    rows = profiles_of(job)
-    seconds = _estimate(job) if all(row.satisfiable for row in rows) else None
-    table = [
-        {
-            "budget": row.budget.text,
-            "cost": row.budget.name,
-            "unit": row.budget.meter.unit,
-            "maximum": row.budget.maximum,
-            "smallest": row.smallest,
-            "exact": row.exact,
-            "full": row.full,
-            "expected": row.expected,
-            "satisfiable": row.satisfiable,
-        }
-        for row in rows
-    ]
+    rows = profile(job.budgets, job.config.seed)
+    feasible = all(row.satisfiable for row in rows)
+    anchor = check(rows, job.config.seed) if feasible else None
+    means: list[float | None] = list(expected(job.budgets, start_of(job, anchor))) if anchor else [None] * len(rows)
+    seconds = _estimate(job, anchor) if anchor else None
     if as_json:
-        print_json({"space": job.net.name, "budgets": table, "estimated_seconds": seconds})
+        budgets = [_profile_values(row, mean) for row, mean in zip(rows, means, strict=True)]
+        print_json({"space": job.net.name, "budgets": budgets, "estimated_seconds": seconds})
     else:
         shown = plain_table("budget", "smallest", "full", "expected at the start", "satisfiable")
-        for row in rows:
-            found = "" if row.exact else " (found)"
-            values = (row.budget.show(row.smallest) + found, row.budget.show(row.full), row.budget.show(row.expected))
-            shown.add_row(row.budget.text, *values, "yes" if row.satisfiable else "no")
+        for row, mean in zip(rows, means, strict=True):
+            least = row.budget.show(row.smallest) + ("" if row.exact else " (found)")
+            start = "" if mean is None else row.budget.show(mean)
+            answer = "yes" if row.satisfiable else "no"
+            shown.add_row(row.budget.text, least, row.budget.show(row.full), start, answer)
         print_table(shown)
         if seconds is not None:
             click.echo(f"estimated time: {_minutes(seconds)} on this machine")
-    return 0 if all(row.satisfiable for row in rows) else 2
+    return 0 if feasible else 2
 
 
-def _estimate(job: Job) -> float:
+def _profile_values(row: Profile, mean: float | None) -> dict[str, Any]:
+    return {
+        "budget": row.budget.text,
+        "cost": row.budget.name,
+        "unit": row.budget.meter.unit,
+        "maximum": row.budget.maximum,
+        "smallest": row.smallest,
+        "exact": row.exact,
+        "full": row.full,
+        "expected": mean,
+        "satisfiable": row.satisfiable,
+    }
+
+
+def _estimate(job: Job, anchor: Architecture) -> float:
     """Seconds of the whole run, from a few timed steps of a copy."""
     net = copy.deepcopy(job.net)
-    loop = Loop(net, job.task, job.train, job.validation, job.budgets, job.recipe, net.graph.full, seed=job.config.seed)
+    loop = Loop(net, job.task, job.train, job.validation, job.budgets, job.recipe, anchor, seed=job.config.seed)
     total = 0.0
     for phase in ("warm-up", "search", "finish"):
         steps = loop._total_steps(phase)
@@ -229,7 +244,13 @@ def _estimate(job: Job) -> float:
 
 
 def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def _report(summary: dict[str, Any], as_json: bool) -> int:

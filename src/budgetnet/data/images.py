@@ -1,0 +1,80 @@
+"""Image files as tensors, many at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from budgetnet.data.resize import area
+from budgetnet.errors import UserError
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+def image_files(folder: Path) -> list[Path]:
+    """The image files directly inside a folder, by name; hidden files and other types are left out."""
+    files = (file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and not file.name.startswith("."))
+    return sorted(file for file in files if file.is_file())
+
+
+def read_image(file: Path, grey: bool = False, size: int | None = None) -> Tensor:
+    """One image as uint8 C×H×W, with one channel or three."""
+    pixels = torch.from_numpy(_pixels(file, "L" if grey else "RGB"))
+    channels = pixels[None] if grey else pixels.permute(2, 0, 1).contiguous()
+    return channels if size is None else area(channels, size)
+
+
+def read_label_map(file: Path) -> Tensor:
+    """One label map as uint8 H×W: the grey values or palette indices of the file are the class numbers."""
+    labels = torch.from_numpy(_pixels(file, None))
+    if labels.dim() != 2:
+        raise UserError(f"label map {file} is a colour image; store one class number per pixel, in grey or a palette.")
+    return labels
+
+
+def stack(files: Sequence[Path], read: Callable[[Path], Tensor]) -> Tensor:
+    """All files as one tensor, read by as many threads as there are cores."""
+    first = read(files[0])
+    stacked = torch.empty((len(files), *first.shape), dtype=first.dtype)
+
+    def fill(index: int) -> None:
+        image = read(files[index])
+        if image.shape != first.shape:
+            raise UserError(
+                f"{files[index]} is {_side(image)} but {files[0]} is {_side(first)}; "
+                "bring all images to one size, or add size=… to the data set."
+            )
+        stacked[index] = image
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        # list() re-raises the first error in the order of the files, whatever the order of the threads.
+        list(pool.map(fill, range(len(files)), chunksize=1))
+    return stacked
+
+
+def _pixels(file: Path, mode: str | None) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    try:
+        with Image.open(file) as image:
+            pixels = np.array(image if mode is None or image.mode.startswith(("I", "F")) else image.convert(mode))
+    except FileNotFoundError:
+        raise UserError(f"image {file} is missing; put it back or remove it from the list.") from None
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+        raise UserError(f"image {file} cannot be read ({_reason(error)}); repair it or remove it.") from None
+    if pixels.dtype != np.uint8:
+        raise UserError(f"image {file} holds {pixels.dtype} values; convert it to 8 bits per channel.")
+    return pixels
+
+
+def _reason(error: Exception) -> str:
+    return "not an image" if isinstance(error, UnidentifiedImageError) else str(error) or type(error).__name__
+
+
+def _side(image: Tensor) -> str:
+    return f"{image.shape[-1]}×{image.shape[-2]}"

@@ -1,0 +1,71 @@
+"""Examples in memory, and a data set made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from budgetnet.data.augment import Augmentation
+from budgetnet.errors import UserError
+
+IGNORE = 255
+"""The label of a pixel that counts neither in the loss nor in a score."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Inputs (uint8 images N×C×H×W, or floats N×…) and int64 targets (N, or N×H×W for segmentation)."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, n: int) -> Split:
+        """The first n examples."""
+        return self.between(0, n)
+
+    def between(self, first: int, last: int) -> Split:
+        """The examples first, …, last − 1, as a view."""
+        return Split(self.inputs[first:last], self.targets[first:last])
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """Training, validation and test examples of one task, with the augmentation that training uses."""
+
+    name: str
+    task: str
+    classes: tuple[str, ...]
+    train: Split
+    validation: Split
+    test: Split | None
+    augmentation: Augmentation
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input: (C, H, W) for images."""
+        return tuple(self.train.inputs.shape[1:])
+
+
+def check_labels(targets: Tensor, classes: int, where: str) -> None:
+    """Refuse labels outside 0…classes − 1; a label map may also hold 255 for pixels to ignore."""
+    is_map = targets.dim() > 1
+    allowed = ((targets >= 0) & (targets < classes)) | ((targets == IGNORE) & is_map)
+    if not bool(allowed.all()):
+        wrong = int(targets[~allowed][0])
+        ignored = f" (or {IGNORE} for a pixel to ignore)" if is_map else ""
+        raise UserError(
+            f"{where}: label {wrong} is outside the range of {classes} classes; "
+            f"labels must be between 0 and {classes - 1}{ignored}."
+        )
+
+
+def as_labels(values: list[int] | Tensor, classes: int, where: str) -> Tensor:
+    """Labels as checked int64."""
+    labels = torch.as_tensor(values, dtype=torch.int64)
+    check_labels(labels, classes, where)
+    return labels
