@@ -1,4 +1,4 @@
-"""Budgets: a cost and its maximum, as people write them; the penalty and the multiplier that enforce them in the search."""
+"""Budgets: a cost and its maximum, as people write them; the penalty and the multiplier that enforce them."""
 
 from __future__ import annotations
 
@@ -53,10 +53,13 @@ class Budget:
 
 
 def parse(budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None = None) -> Budget:
-    """`NAME[(arguments)]<=VALUE[unit | %]`; a share is of the full network. `costs` maps short names to `package.module:name`."""
+    """`NAME[(arguments)]<=VALUE[unit | %]`; a share is of the full network.
+
+    `costs` maps short names to `package.module:name`.
+    """
     if isinstance(budget, tuple):
         return _from_pair(budget, net)
-    match = _GRAMMAR.fullmatch(budget)
+    match = _GRAMMAR.fullmatch(budget) if isinstance(budget, str) else None
     if match is None:
         raise UserError(f'{budget!r} is not a budget; write a cost, <= and a maximum, such as "macs<=40.9M"')
     name, value = match[1], match[2]
@@ -80,7 +83,10 @@ def parse_all(budgets: Iterable[BudgetLike], net: SuperNetwork, costs: Mapping[s
 
 def _from_pair(budget: tuple[str | CostFactory, float], net: SuperNetwork) -> Budget:
     meter = bind(budget[0], net)
-    maximum = float(budget[1])
+    try:
+        maximum = float(budget[1])
+    except (TypeError, ValueError):
+        raise UserError(f"the maximum of {meter.name} is {budget[1]!r}; give a number in its base unit") from None
     return _checked(Budget(f"{meter.name}<={units.show(maximum, meter.unit)}", meter, maximum))
 
 

@@ -26,6 +26,7 @@ KEPT = 2
 """A checkpoint and the one before it."""
 
 _NAME = re.compile(r"(\d{8})-([0-9a-f]{64})\.checkpoint")
+_TEMPORARY = ".writing-"
 
 
 def save(folder: Path, number: int, state: Any) -> Path:
@@ -35,8 +36,7 @@ def save(folder: Path, number: int, state: Any) -> Path:
     content = save_safetensors(tensors, metadata={"state": skeleton})
     path = folder / f"{number:08d}-{hashlib.sha256(content).hexdigest()}.checkpoint"
     write_atomically(path, content)
-    for _, old in list(_files(folder))[KEPT:]:
-        old.unlink(missing_ok=True)
+    _clear(folder, path)
     return path
 
 
@@ -58,13 +58,13 @@ def write_atomically(path: Path, content: bytes) -> None:
     """A file that is there whole or not at all, whatever happens meanwhile."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            Path(temporary).replace(path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
@@ -73,6 +73,17 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise UserError(
             f"{path} could not be written ({reason}); what was saved before is whole: make room there and resume"
         ) from error
+
+
+def _clear(folder: Path, newest: Path) -> None:
+    """Leaves the newest checkpoint and those before it.
+
+    Higher numbers are damaged ones that a resumed run passed over, temporary files those of a process that was killed.
+    """
+    before = [path for _, path in _files(folder) if path.name[:8] < newest.name[:8]][: KEPT - 1]
+    for path in folder.iterdir():
+        if path not in (newest, *before) and (_NAME.fullmatch(path.name) or path.name.startswith(_TEMPORARY)):
+            path.unlink(missing_ok=True)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import tomllib
 import typing
@@ -15,6 +16,7 @@ from budgetnet.errors import UserError
 from budgetnet.recipes import PER_EXAMPLE, Recipe, choose, fixed
 
 DEVICES = ("auto", "cpu", "cuda")
+MAX_SEED = 2**32 - 1
 DEMO_EPOCHS = 8
 """For the embedded data: a result in about two minutes on two cores."""
 
@@ -47,12 +49,12 @@ class Config:
         _positive("max-time", self.max_time)
         if self.penalty is not None and not self.penalty >= 0:
             raise UserError(f"a penalty of {self.penalty} would reward cost; give 0 or more")
-        if self.seed < 0:
-            raise UserError(f"the seed {self.seed} is negative; give 0 or more")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise UserError(f"the seed {self.seed} is out of range; give a whole number from 0 to {MAX_SEED}")
         if self.device not in DEVICES:
             raise UserError(f"there is no device {self.device!r}; use {', '.join(DEVICES)}")
-        if self.groups == 1 and self.architecture is None:
-            raise UserError("1 architecture per batch has no policy gradient; use 2 groups or more")
+        if self.architecture is None and 1 in (self.groups, self.batch_size):
+            raise UserError("1 architecture per batch has no policy gradient; use 2 groups or more, and as many examples")
         if not self.budgets and self.architecture is None:
             raise UserError('no budget was given; write at least one, such as --budget "macs<=60%"')
 
@@ -98,7 +100,7 @@ def from_toml(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise UserError(f"the configuration {path} could not be read ({error.strerror}); check the path") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not TOML ({error}); correct it") from None
 
 
@@ -137,5 +139,5 @@ def _kind(hint: Any) -> str:
 
 
 def _positive(name: str, value: float | None) -> None:
-    if value is not None and not value > 0:
-        raise UserError(f"{name} {value} is too small; give a number above zero")
+    if value is not None and not 0 < value < math.inf:
+        raise UserError(f"{name} {value} is out of range; give a number above zero")

@@ -60,9 +60,7 @@ def check(profiles: Sequence[Profile], seed: int = 0) -> Architecture:
     """An architecture that meets every budget; if there is none to be found, an error with the smallest reachable cost."""
     for row in profiles:
         if not row.satisfiable:
-            least = (
-                "the smallest connected architecture of this space" if row.exact else "the smallest architecture found"
-            )
+            least = "the smallest connected architecture of this space" if row.exact else "the smallest one found"
             raise UserError(
                 f"the budget {row.budget.text} cannot be met: {least} costs {row.budget.show(row.smallest)} "
                 f"(the full network {row.budget.show(row.full)}); raise the budget or use a smaller space"
@@ -82,8 +80,8 @@ def _joint(budgets: Sequence[Budget], starts: Sequence[Architecture], seed: int)
         reach = ", ".join(f"{b.name} {b.show(float(b.meter.evaluate(best[None])[0]))}" for b in budgets)
         found = "no architecture meets them" if exact else "not found"
         raise UserError(
-            f"the budgets {' and '.join(b.text for b in budgets)} can be met singly but not together: {found}, the smallest "
-            f"joint violation has {reach}; raise one of them or use another space"
+            f"the budgets {' and '.join(b.text for b in budgets)} can be met singly but not together: {found}, the "
+            f"smallest joint violation has {reach}; raise one of them or use another space"
         )
     return graph.architecture(best)
 
@@ -113,7 +111,7 @@ def minimise(
         everything = torch.cartesian_prod(*[torch.tensor([False, True])] * len(graph.edges)).view(-1, len(graph.edges))
         connected = everything[graph.live(everything).any(1)]
         return connected[objective(connected).argmin()], True
-    candidates = torch.stack([*starts, *random_paths(graph, RANDOM_PATHS, seed)])
+    candidates = torch.stack([*starts, graph.full.gates(), *random_paths(graph, RANDOM_PATHS, seed)])
     values = objective(candidates)
     best: tuple[float, Tensor] = (math.inf, candidates[0])
     for start in values.argsort()[:SHORTLIST].tolist():

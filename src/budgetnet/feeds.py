@@ -72,7 +72,7 @@ class SplitFeed:
 
 
 class LoaderFeed:
-    """Batches of a user's DataLoader. Its randomness comes from torch's own generator, seeded anew for each epoch."""
+    """Batches of a user's DataLoader, whose randomness (torch's generator) is seeded anew for each epoch."""
 
     def __init__(self, loader: DataLoader[Any], seed: int, device: str = "cpu") -> None:
         self.loader = loader
@@ -85,20 +85,34 @@ class LoaderFeed:
         return len(self.loader)
 
     def training(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """See `Feed`. The state of the generator outside the loader is left as it was."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed * 1_000_003 + epoch)
-            iterator = iter(self.loader)
-        return itertools.islice(self._moved(iterator), start, None)
+        """See `Feed`."""
+        return itertools.islice(self._moved(self._seeded(self.seed * 1_000_003 + epoch)), start, None)
 
     def evaluation(self, limit: int | None = None) -> Iterator[Batch]:
         """See `Feed`."""
         seen = 0
-        for inputs, targets in self._moved(iter(self.loader)):
+        for inputs, targets in self._moved(self._seeded(self.seed)):
             if limit is not None and seen >= limit:
                 return
             seen += len(inputs)
             yield inputs, targets
+
+    def _seeded(self, seed: int) -> Iterator[Any]:
+        """The loader's batches. It draws from torch's generator whenever it likes, which gets its own state back."""
+        iterator: Iterator[Any] | None = None
+        state = torch.Generator().manual_seed(seed).get_state()
+        for generator in {getattr(self.loader, "generator", None), getattr(self.loader.sampler, "generator", None)}:
+            if generator is not None:
+                generator.manual_seed(seed)
+        while True:
+            with torch.random.fork_rng(devices=[]):
+                torch.set_rng_state(state)
+                iterator = iter(self.loader) if iterator is None else iterator
+                batch = next(iterator, None)
+                state = torch.get_rng_state()
+            if batch is None:
+                return
+            yield batch
 
     def _moved(self, iterator: Iterable[Any]) -> Iterator[Batch]:
         for batch in iterator:

@@ -91,7 +91,8 @@ def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anch
     weights = marginal_costs(budgets, graph).float()
     weights = weights / weights.mean().clamp_min(1e-9) + 0.1
     if _affordable(flat - weights / FREE_START, budgets, graph):
-        return flat - weights / _largest(lambda ease: _affordable(flat - weights / ease, budgets, graph), FREE_START, 100.0)
+        ease = _largest(lambda ease: _affordable(flat - weights / ease, budgets, graph), FREE_START, 100.0)
+        return flat - weights / ease
 
     def anchored(ease: float) -> Tensor:
         return torch.where(anchor.gates(), torch.tensor(ANCHOR_LOGIT), flat - weights / ease)

@@ -99,8 +99,8 @@ def fixed(recipe: Recipe) -> Recipe:
 
 def choose(name: str, epochs: float | None, task: str) -> Recipe:
     """A recipe by its name, with so many epochs (its own number if None)."""
-    if epochs is not None and not epochs > 0:
-        raise UserError(f"{epochs} epochs train nothing; give a number above zero")
+    if epochs is not None and not 0 < epochs < math.inf:
+        raise UserError(f"{epochs} epochs cannot be trained; give a number above zero")
     if name == "fast":
         return fast() if epochs is None else fast(epochs)
     if name == "paper":

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
+
+from budgetnet.errors import UserError
 
 TIME_FIELDS = frozenset({"time", "seconds"})
 """The only fields in which an interrupted and resumed run differs from one that was never interrupted."""
@@ -51,30 +54,45 @@ class Sink(Protocol):
 
 
 class JsonLines:
-    """Appends records to a file; `position` is what a checkpoint remembers, so that a resumed run goes on from there."""
+    """Appends records to a file; a checkpoint remembers `position`, so that a resumed run goes on from there."""
 
     def __init__(self, path: Path, position: int = 0) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[bytes] = path.open("r+b" if path.exists() else "w+b")
-        self._file.truncate(position)
-        self._file.seek(position)
+        self._path = path
+        with self._explained():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: IO[bytes] = path.open("r+b" if path.exists() else "w+b")
+            self._file.truncate(position)
+            self._file.seek(position)
 
     @property
     def position(self) -> int:
         """The length of the file, safely on disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return self._file.tell()
+        with self._explained():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            return self._file.tell()
 
     def write(self, record: Record) -> None:
         """Appends a line. Lines reach the disk in time for people who watch; a checkpoint waits for them."""
-        self._file.write(record.to_json().encode() + b"\n")
-        if record.kind != "step":
-            self._file.flush()
+        with self._explained():
+            self._file.write(record.to_json().encode() + b"\n")
+            if record.kind != "step":
+                self._file.flush()
 
     def close(self) -> None:
         """Flushes and closes."""
-        self._file.close()
+        with self._explained():
+            self._file.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"{self._path} could not be written ({error.strerror}); the last checkpoint is whole: make room there "
+                "and resume"
+            ) from error
 
 
 class Fan:
@@ -111,6 +129,6 @@ def read(path: Path) -> tuple[list[Record], bool]:
         for line in file:
             try:
                 records.append(Record.from_json(line))
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, AttributeError):
                 return records, False
     return records, True

@@ -1,7 +1,8 @@
-"""One run, from a configuration (or a user's own network and data) to a run folder: check → search → extract → summary."""
+"""One run, from a configuration (or a user's own network and data) to a run folder."""
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import itertools
 import json
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
-from torch import fx, nn
+from torch import nn
 
 from budgetnet import checkpoint, spaces
 from budgetnet.budget import Budget, BudgetLike, parse_all
@@ -38,7 +39,7 @@ from budgetnet.progress import ConsoleSink
 from budgetnet.recipes import Recipe
 from budgetnet.records import Fan, JsonLines, Sink
 from budgetnet.sampling import EdgeDistribution
-from budgetnet.search import Evaluated, Interrupted, Loop, Outcome, evaluate
+from budgetnet.search import Evaluated, Loop, Outcome, estimate, evaluate
 from budgetnet.supernet import SuperNetwork
 from budgetnet.tasks import Measure, Task
 
@@ -135,6 +136,14 @@ def start_of(job: Job, anchor: Architecture) -> EdgeDistribution:
     return distribution
 
 
+def estimated_seconds(job: Job, anchor: Architecture) -> float:
+    """How long a job would take here, from a few timed steps of a copy of its network."""
+    net = copy.deepcopy(job.net)
+    return estimate(
+        Loop(net, job.task, job.train, job.validation, job.budgets, job.recipe, anchor, seed=job.config.seed)
+    )
+
+
 class RunFolder:
     """The files of a run. Every one of them is written whole or not at all."""
 
@@ -211,8 +220,9 @@ class Options:
     say: Callable[[str], None] = lambda line: None
 
 
-def execute(job: Job, out: Path, options: Options = Options()) -> Result:
+def execute(job: Job, out: Path, options: Options | None = None) -> Result:
     """Runs a job in its folder, or goes on with it; returns what is in the folder at the end."""
+    options = options or Options()
     folder = RunFolder(out)
     if folder.exists and not options.resume:
         raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
@@ -236,7 +246,9 @@ def _train(job: Job, folder: RunFolder, fallback: Architecture, options: Options
     for path in corrupt:
         options.say(f"the checkpoint {path.name[:8]} is damaged and was passed over")
     lines = JsonLines(folder.path / "records.jsonl", state["records"] if state else 0)
-    sinks = [lines, *options.sinks] if options.quiet else [lines, ConsoleSink(job.budgets), *options.sinks]
+    sinks: list[Sink] = [lines, *options.sinks]
+    if not options.quiet:
+        sinks.append(ConsoleSink(job.budgets))
     numbers = itertools.count(state["number"] + 1 if state else 0)
 
     def save(values: dict[str, Any]) -> None:
@@ -301,7 +313,18 @@ def _finish(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> 
         if budget["met"] and budget["value"] < (1 - UNUSED) * budget["maximum"]:
             share = 1 - budget["value"] / budget["maximum"]
             options.say(f"{share:.0%} of the budget {budget['text']} is unused: the space has nothing more that fits")
+    _write_report(folder, options)
     return Result(model, outcome.architecture, summary)
+
+
+def _write_report(folder: RunFolder, options: Options) -> None:
+    """The page about this run. A run is finished without it, so that a missing extra is only said."""
+    from budgetnet.report import write_report
+
+    try:
+        write_report([folder.path], folder.path / "report.html", force=True)
+    except UserError as error:
+        options.say(f"no report was written: {error}")
 
 
 def _summary(
@@ -317,8 +340,8 @@ def _summary(
         "budgets": [_verdict(budget, architecture, batch) for budget in job.budgets],
         "validation_accuracy": validation,
         "test_accuracy": test,
-        "macs": macs(job.net)(architecture),
-        "params": params(job.net)(architecture),
+        "macs": round(macs(job.net)(architecture)),
+        "params": round(params(job.net)(architecture)),
         "seconds": sum(outcome.seconds.values()),
         "phases": dict(outcome.seconds),
     }
@@ -396,18 +419,3 @@ def search(
     parsed = parse_all(budgets, net)
     job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about)
     return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))
-
-
-__all__ = [
-    "Config",
-    "Interrupted",
-    "Job",
-    "Options",
-    "Result",
-    "RunFolder",
-    "execute",
-    "fx",
-    "load",
-    "prepare",
-    "search",
-]

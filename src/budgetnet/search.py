@@ -1,8 +1,9 @@
-"""The one training loop: warm-up → search → settle → finish. It also trains a fixed architecture, which is finish alone."""
+"""The one training loop: warm-up → search → settle → finish. A fixed architecture is trained by finish alone."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,7 +89,7 @@ class Tally:
 
 @dataclass
 class Loop:
-    """The loop and its state. Everything random follows from (seed, phase, step), so that a resumed run is the same run."""
+    """The loop and its state. Everything random follows from (seed, phase, step): a resumed run is the same run."""
 
     net: SuperNetwork
     task: Task
@@ -116,9 +117,9 @@ class Loop:
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.interval, self.epoch_tally = Tally(), Tally()
         self._start, self._saved = time.monotonic(), time.monotonic()
-        if self.fixed:
-            self._begin_finish(self.fallback)
         self.optimizer = self._make_optimizer()
+        if self.fixed:
+            self.begin_finish(self.fallback)
 
     def run(self) -> Outcome:
         """From where the state is to the end."""
@@ -128,8 +129,8 @@ class Loop:
                 if self.recipe.settles:
                     self._settle()
                 elif self.architecture is None:
-                    self._begin_finish(self.policy.distribution.mode().live())
-            elif self._total_steps(name):
+                    self.begin_finish(self.policy.distribution.mode().live())
+            elif self.total_steps(name):
                 self._train(name)
             self._next_phase()
         assert self.architecture is not None
@@ -141,7 +142,7 @@ class Loop:
         with torch.no_grad():
             if not self.fixed:
                 distribution.logits.copy_(initial_logits(self.recipe, self.budgets, self.net.graph, self.fallback))
-        return Policy(distribution, self.budgets, self.recipe, max(1, self._total_steps("search")))
+        return Policy(distribution, self.budgets, self.recipe, max(1, self.total_steps("search")))
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         recipe = self.recipe
@@ -153,17 +154,18 @@ class Loop:
             weight_decay=recipe.weight_decay,
         )
 
-    def _begin_finish(self, architecture: Architecture) -> None:
+    def begin_finish(self, architecture: Architecture) -> None:
+        """From here on, this architecture alone is trained, from the weights that it has in the super network."""
         self.architecture = architecture
         self.module = extract(self.net, architecture)
+        self.optimizer = self._make_optimizer()
 
     def _next_phase(self) -> None:
         self.phase, self.step = self.phase + 1, 0
-        if self.phase < len(PHASES) and PHASES[self.phase] == "finish":
-            self.optimizer = self._make_optimizer()
         self.checkpoint()
 
-    def _total_steps(self, phase: str) -> int:
+    def total_steps(self, phase: str) -> int:
+        """Steps of a training phase; 0 if the recipe leaves it out."""
         recipe = self.recipe
         epochs = {"warm-up": recipe.warmup_epochs, "search": recipe.search_epochs, "finish": recipe.finish_epochs}[
             phase
@@ -171,7 +173,7 @@ class Loop:
         return max(1, round(epochs * self.train.steps)) if epochs else 0
 
     def _train(self, phase: str) -> None:
-        total = self._total_steps(phase)
+        total = self.total_steps(phase)
         if self.step == 0:
             self._record("phase", {"epochs": total / self.train.steps, "steps": total})
         begun, deadline = self.elapsed(), self.max_time * TIME_SHARES[phase]
@@ -179,7 +181,7 @@ class Loop:
             for batch in self._batches(phase):
                 clock = time.monotonic()
                 progress = self._progress(total, begun, deadline)
-                values = self._train_step(phase, batch, progress)
+                values = self.train_step(phase, batch, progress)
                 self.step += 1
                 self._after_step(values, len(batch[0]), self._progress(total, begun, deadline) >= 1)
                 self.seconds[phase] += time.monotonic() - clock
@@ -198,7 +200,8 @@ class Loop:
         epoch, start = divmod(self.step, self.train.steps)
         return self.train.training(PHASES.index(phase) * 100_000 + epoch, start)
 
-    def _train_step(self, phase: str, batch: Batch, progress: float) -> dict[str, float]:
+    def train_step(self, phase: str, batch: Batch, progress: float) -> dict[str, float]:
+        """One step of θ and, in the search phase, of Γ and the multipliers; returns what is worth recording."""
         inputs, targets = batch
         draw = self._draw(phase, len(inputs))
         self.module.train()
@@ -210,8 +213,8 @@ class Loop:
         value = float(loss.detach())
         if not math.isfinite(value):
             raise UserError(
-                f"the loss is {value} in step {self.step} of the {phase} phase at learning rate {rate:.3g}; the last good "
-                "checkpoint is kept: go on with --resume --lr-scale 0.3, or look at the data"
+                f"the loss is {value} in step {self.step} of the {phase} phase at learning rate {rate:.3g}; the last "
+                "good checkpoint is kept: go on with --resume --lr-scale 0.3, or look at the data"
             )
         self._descend(loss, rate)
         values = {"loss": value, "accuracy": float(self.task.metric(outputs.detach(), targets).mean()), "lr": rate}
@@ -311,9 +314,7 @@ class Loop:
                 return math.inf
             entry = self._evaluate(gates)
             self.step += 1
-            self._record(
-                "candidate", {"validation_loss": entry.loss, "validation_accuracy": entry.metric, "of": evaluations}
-            )
+            self._record("candidate", {"validation_loss": entry.loss, "validation_accuracy": entry.metric})
             if self.should_stop():
                 self.step = 0
                 raise Interrupted
@@ -327,7 +328,7 @@ class Loop:
         """A candidate is a few forward passes, each a third of a training step."""
         recipe = self.recipe
         images = recipe.settle_examples + RECALIBRATION_BATCHES * recipe.batch_size
-        allowed = recipe.settle_share * self._total_steps("finish") * recipe.batch_size / (images / 3)
+        allowed = recipe.settle_share * self.total_steps("finish") * recipe.batch_size / (images / 3)
         return max(6, min(recipe.settle_evaluations, int(allowed)))
 
     def _choose(self, ranked: Sequence[Architecture]) -> None:
@@ -336,11 +337,11 @@ class Loop:
         queue = [*ranked, self.fallback.live()]
         for place, architecture in enumerate(queue):
             if proven_within(self.budgets, architecture, batch):
-                self._begin_finish(architecture)
+                self.begin_finish(architecture)
                 self.runners_up = queue[place + 1 :]
                 return
         raise UserError(
-            f"no architecture held the budgets {', '.join(b.text for b in self.budgets)} when it was measured; raise them"
+            f"no architecture held the budgets {', '.join(b.text for b in self.budgets)} when measured; raise them"
         )
 
     def step_back(self) -> bool:
@@ -349,7 +350,6 @@ class Loop:
             return False
         self._choose(self.runners_up)
         self.phase, self.step = PHASES.index("finish"), 0
-        self.optimizer = self._make_optimizer()
         return True
 
     def elapsed(self) -> float:
@@ -397,9 +397,8 @@ class Loop:
         self._start = time.monotonic() - state["elapsed"]
         graph = self.net.graph
         if state["architecture"] is not None:
-            self._begin_finish(graph.architecture(state["architecture"]))
+            self.begin_finish(graph.architecture(state["architecture"]))
         self.module.load_state_dict(state["weights"])
-        self.optimizer = self._make_optimizer()
         self.optimizer.load_state_dict(state["optimizer"])
         self.policy.load_state(state["policy"])
         self.runners_up = [graph.architecture(gates) for gates in state["runners_up"]]
@@ -408,7 +407,24 @@ class Loop:
         torch.set_rng_state(state["random"])
         for budget in self.budgets:
             if budget.name in state["measured"]:
-                budget.meter.function.load_state(state["measured"][budget.name])  # type: ignore[attr-defined]
+                budget.meter.function.load_state(state["measured"][budget.name])
+
+
+def estimate(loop: Loop, timed: int = 3) -> float:
+    """Seconds of a whole run, from a few timed steps of each phase. The loop is used up by it."""
+    total = 0.0
+    for phase in ("warm-up", "search", "finish"):
+        if phase == "finish":
+            gates = loop.policy.distribution.sample(16, torch.Generator().manual_seed(0)).gates
+            connected = gates[loop.net.graph.live(gates).any(1)]
+            loop.begin_finish(loop.net.graph.architecture(connected[0]) if len(connected) else loop.fallback)
+        times = []
+        for batch in itertools.islice(loop.train.training(0), timed):
+            clock = time.monotonic()
+            loop.train_step(phase, batch, 0.5)
+            times.append(time.monotonic() - clock)
+        total += loop.total_steps(phase) * min(times)
+    return total * (1 + loop.recipe.settle_share)
 
 
 def recalibrate(model: nn.Module, train: Feed, batches: int = RECALIBRATION_BATCHES) -> None:

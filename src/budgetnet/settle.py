@@ -105,7 +105,7 @@ def settle(
     for _ in range(4 * evaluations):
         if len(found) >= evaluations:
             break
-        gates = settler.neighbour(best.gates)
-        if gates is not None:
-            best = min(best, look(gates), key=lambda candidate: candidate.score)
+        neighbour = settler.neighbour(best.gates)
+        if neighbour is not None:
+            best = min(best, look(neighbour), key=lambda candidate: candidate.score)
     return sorted(found.values(), key=lambda candidate: candidate.score)

@@ -21,6 +21,9 @@ class _Lazy(NamedTuple):
 COMMANDS = {
     "search": _Lazy("searching:search", "Learn a network that fits a budget: the main job."),
     "train": _Lazy("searching:train", "Train one fixed architecture, with the same loop: a baseline."),
+    "report": _Lazy("seeing:report", "One HTML page about one or several runs."),
+    "watch": _Lazy("seeing:watch", "The same page, live, while a run goes on."),
+    "draw": _Lazy("seeing:draw", "A picture of a space, a run or an architecture."),
     "show": _Lazy("runs:show", "Print one run."),
     "runs": _Lazy("runs:runs", "List the runs in a folder."),
     "cost": _Lazy("cost:cost", "What an architecture costs: multiply-adds, parameters, bytes, steps."),

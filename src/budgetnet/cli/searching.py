@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import click
-import torch
 
 from budgetnet.cli.options import find_architecture, plain_table, print_json, print_table
 from budgetnet.config import DEVICES, Config, duration, from_mapping, from_toml
+from budgetnet.costs.units import show
 from budgetnet.errors import UserError
 from budgetnet.feasibility import Profile, check, expected, profile
-from budgetnet.graph import Architecture
-from budgetnet.run import Job, Options, Result, RunFolder, execute, new_folder, prepare, start_of
-from budgetnet.search import Interrupted, Loop
-
-TIMED_STEPS = 3
+from budgetnet.run import Job, Options, Result, RunFolder, estimated_seconds, execute, new_folder, prepare, start_of
+from budgetnet.search import Interrupted
+from budgetnet.tracking import TensorBoard
 
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that search and train have in common. Without a value, the configuration file or the default rules."""
+    """The options of both commands. Without a value, the configuration file or the default rules."""
     options = [
         click.option(
             "--data", help="embedded, cifar10, cifar100, fashion-mnist, folder:path=… with :size=16,limit=30000."
@@ -44,6 +40,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--device", help=f"{', '.join(DEVICES)}."),
         click.option("--threads", type=int, help="Threads of torch; its own choice if not given."),
         click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings in a TOML file."),
+        click.option("--track", type=click.Choice(["tensorboard"]), help="Also write TensorBoard logs into the run."),
         click.option("--quiet", is_flag=True, help="No progress."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object at the end."),
     ]
@@ -91,7 +88,7 @@ def train(space: str, architecture: str, **options: Any) -> int:
 
 
 def _start(options: dict[str, Any], dry_run: bool) -> int:
-    controls = {name: options.pop(name) for name in ("out", "resume", "lr_scale", "config_file", "quiet", "as_json")}
+    controls = {name: options.pop(name) for name in ("out", "resume", "lr_scale", "config_file", "track", "quiet", "as_json")}
     out, resumed = _folder(controls["out"], controls["resume"])
     config = _configuration(options, controls["config_file"], resumed)
     if resumed is not None and resumed.finished:
@@ -105,6 +102,7 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
             quiet=controls["quiet"],
             resume=controls["resume"],
             lr_scale=controls["lr_scale"],
+            sinks=[TensorBoard(out / "tensorboard")] if controls["track"] else [],
             should_stop=stop.asked,
             say=lambda line: click.echo(line, err=True),
         )
@@ -149,7 +147,8 @@ def _configuration(options: dict[str, Any], file: Path | None, resumed: RunFolde
         before = getattr(config, name)
         if name not in changeable and value != before:
             raise UserError(
-                f"{resumed.path} was started with {name} {before}, not {value}; leave it out to go on, or choose another --out"
+                f"{resumed.path} was started with {name} {before}, not {value}; leave it out to go on, "
+                "or choose another --out"
             )
     return from_mapping({**config.to_dict(), **{k: v for k, v in given.items() if k in changeable}}, str(resumed.path))
 
@@ -191,7 +190,7 @@ def _dry_run(job: Job, as_json: bool) -> int:
     feasible = all(row.satisfiable for row in rows)
     anchor = check(rows, job.config.seed) if feasible else None
     means: list[float | None] = list(expected(job.budgets, start_of(job, anchor))) if anchor else [None] * len(rows)
-    seconds = _estimate(job, anchor) if anchor else None
+    seconds = estimated_seconds(job, anchor) if anchor else None
     if as_json:
         budgets = [_profile_values(row, mean) for row, mean in zip(rows, means, strict=True)]
         print_json({"space": job.net.name, "budgets": budgets, "estimated_seconds": seconds})
@@ -222,27 +221,6 @@ def _profile_values(row: Profile, mean: float | None) -> dict[str, Any]:
     }
 
 
-def _estimate(job: Job, anchor: Architecture) -> float:
-    """Seconds of the whole run, from a few timed steps of a copy."""
-    net = copy.deepcopy(job.net)
-    loop = Loop(net, job.task, job.train, job.validation, job.budgets, job.recipe, anchor, seed=job.config.seed)
-    total = 0.0
-    for phase in ("warm-up", "search", "finish"):
-        steps = loop._total_steps(phase)
-        if phase == "finish" and steps:
-            gates = loop.policy.distribution.sample(1, torch.Generator().manual_seed(0)).gates[0]
-            architecture = net.graph.architecture(gates)
-            loop._begin_finish(architecture.live() if architecture.connected else net.graph.full)
-            loop.optimizer = loop._make_optimizer()
-        for count, batch in enumerate(job.train.training(0)):
-            begun = time.monotonic()
-            loop._train_step(phase, batch, 0.5)
-            if count == TIMED_STEPS - 1:
-                break
-        total += steps * (time.monotonic() - begun)
-    return total * (1 + job.recipe.settle_share)
-
-
 def _minutes(seconds: float) -> str:
     return (
         f"{seconds:.0f} s"
@@ -263,8 +241,6 @@ def _report(summary: dict[str, Any], as_json: bool) -> int:
 
 def print_summary(summary: dict[str, Any]) -> None:
     """The answer first: is the budget met, how good is the network, where is it."""
-    from budgetnet.costs.units import show
-
     table = plain_table("budget", "maximum", "value", "used", "met", right=("maximum", "value", "used"))
     for budget in summary["budgets"]:
         value, maximum, unit = budget["value"], budget["maximum"], budget["unit"]
@@ -279,3 +255,6 @@ def print_summary(summary: dict[str, Any]) -> None:
     phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in summary["phases"].items() if seconds)
     click.echo(f"{accuracy}; {size}, {len(summary['architecture'])} edges of {summary['space']}")
     click.echo(f"{_minutes(summary['seconds'])} ({phases}); everything is in {summary['run']}")
+    page = Path(summary["run"]) / "report.html"
+    if page.exists():
+        click.echo(f"report: {page}")

@@ -11,12 +11,13 @@ from typing import Any
 
 from budgetnet.costs.additive import AdditiveCost, macs, params, size
 from budgetnet.costs.cache import Meter
+from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.schedule import Steps, steps
 from budgetnet.errors import UserError
 from budgetnet.naming import convert, load_object
 from budgetnet.supernet import SuperNetwork
 
-__all__ = ["COSTS", "AdditiveCost", "CostKind", "Meter", "Steps", "bind", "macs", "params", "size", "steps"]
+__all__ = ["COSTS", "AdditiveCost", "CostFactory", "CostKind", "Evidence", "Meter", "Steps", "bind", "macs", "params", "size", "steps"]
 
 CostFactory = Callable[..., Callable[..., float]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from budgetnet.costs.chance import checked_quantile, draws_needed, mean_bound, quantile_bound
 from budgetnet.costs.evidence import Evidence
 from budgetnet.errors import UserError
 from budgetnet.graph import Architecture, Graph
@@ -21,6 +22,8 @@ CACHED = 1 << 18
 
 STOCHASTIC_DRAWS = 400
 """Evaluations behind the expected value of a stochastic cost, where one number is asked for."""
+QUANTILE_DRAWS = 60
+"""Evaluations behind one sample of a stochastic cost's quantile, during the search."""
 
 
 @runtime_checkable
@@ -49,44 +52,69 @@ class Meter:
     """A cost with its name and unit: any callable of an architecture (and of the batch, with a second parameter)."""
 
     def __init__(
-        self, graph: Graph, function: Callable[..., float], name: str, unit: str = "", stochastic: bool = False
+        self,
+        graph: Graph,
+        function: Callable[..., float],
+        name: str,
+        unit: str = "",
+        stochastic: bool = False,
+        quantile: float | None = None,
     ) -> None:
         self.graph = graph
         self.function: Any = function
         self.name = name
         self.unit = unit
-        self.stochastic = stochastic
+        self.quantile = checked_quantile(quantile, name)
+        self.stochastic = stochastic or quantile is not None
         self.takes_batch = not isinstance(function, Vectorised) and _positional_parameters(function) > 1
+        self.example: Any = None
+        """The batch that stands for the data where a cost depends on the batch and none is given."""
         self._known: dict[bytes, float] = {}
 
     def __repr__(self) -> str:
         return f"Meter({self.name})"
 
     def __call__(self, architecture: Architecture, batch: Any = None) -> float:
-        """The cost of one architecture; the mean of repeated evaluations if it is stochastic."""
+        """The cost of one architecture; the mean, or the quantile asked for, of repeated draws if it is stochastic."""
         if self.stochastic:
-            return math.fsum(self._draws(architecture, batch)) / STOCHASTIC_DRAWS
+            return self.evidence(architecture, batch).value
         return float(self.evaluate(architecture.gates()[None], batch)[0])
 
     def evidence(self, architecture: Architecture, batch: Any = None) -> Evidence:
-        """What a budget is held against: the exact value, a measurement, or the 95 % bound of a random cost's mean."""
+        """What a budget is held against: the exact value, a measurement, or the 95 % bound of a random cost.
+
+        That is the bound of its mean, or of the quantile asked for.
+        """
         if isinstance(self.function, Measurable):
             return self.function.measure(architecture)
         if not self.stochastic:
             value = self(architecture, batch)
             return Evidence(value, value, {"method": "exact"})
-        draws = self._draws(architecture, batch)
-        mean = math.fsum(draws) / len(draws)
-        error = math.sqrt(math.fsum((draw - mean) ** 2 for draw in draws) / (len(draws) - 1) / len(draws))
-        return Evidence(mean, mean + 1.645 * error, {"method": "mean of random draws", "samples": len(draws)})
+        return self._random_evidence(architecture, [batch] * self._draw_count())
 
-    def _draws(self, architecture: Architecture, batch: Any) -> list[float]:
+    def evidence_over(self, architecture: Architecture, batches: Sequence[Any]) -> Evidence:
+        """The same for a cost that depends on the batch, over batches that stand for the data."""
+        repeats = -(-self._draw_count() // len(batches)) if self.stochastic else 1
+        return self._random_evidence(architecture, [*batches] * repeats)
+
+    def _random_evidence(self, architecture: Architecture, batches: Sequence[Any]) -> Evidence:
         live = architecture.live()
-        return [self._measure(live, batch) for _ in range(STOCHASTIC_DRAWS)]
+        draws = [self._measure(live, batch) for batch in batches]
+        if self.quantile is None:
+            return Evidence(*mean_bound(draws), {"method": "mean of draws", "samples": len(draws)})
+        how = {"method": f"{self.quantile:g} quantile of draws", "samples": len(draws)}
+        return Evidence(*quantile_bound(draws, self.quantile), how)
 
-    @cached_property
+    def _draw_count(self) -> int:
+        return max(STOCHASTIC_DRAWS, draws_needed(self.quantile) if self.quantile else 0)
+
+    @property
     def full(self) -> float:
         """The cost of the full super network: what an inconsistent sample is charged, and what shares refer to."""
+        return self(self.graph.full) if isinstance(self.function, Measurable) else self._constant_full
+
+    @cached_property
+    def _constant_full(self) -> float:
         return self(self.graph.full)
 
     def evaluate(self, gates: Tensor, batch: Any = None) -> Tensor:
@@ -96,13 +124,16 @@ class Meter:
         costs = torch.empty(len(live), dtype=torch.float64)
         costs[connected] = self._of_live(live[connected], batch)
         if not connected.all():
-            costs[~connected] = self.full
+            costs[~connected] = self(self.graph.full, batch) if self.takes_batch else self.full
         return costs
 
     def _of_live(self, live: Tensor, batch: Any) -> Tensor:
         if self.stochastic or self.takes_batch:
-            values = [self._measure(self.graph.architecture(row), batch) for row in live]
+            values = [self._draw(self.graph.architecture(row), batch) for row in live]
             return torch.tensor(values, dtype=torch.float64)
+        if isinstance(self.function, Measurable):
+            # a prediction changes with every refresh: nothing to remember
+            return torch.tensor(self._compute(live), dtype=torch.float64)
         keys = [row.tobytes() for row in np.packbits(live.numpy(), axis=1)]
         if len(self._known) > CACHED:
             self._known.clear()
@@ -111,12 +142,20 @@ class Meter:
             self._known.update(zip(new, self._compute(live[list(new.values())]), strict=True))
         return torch.tensor([self._known[key] for key in keys], dtype=torch.float64)
 
+    def _draw(self, architecture: Architecture, batch: Any) -> float:
+        """One draw; where a quantile is asked for, that of a few draws, since a single one is about the mean."""
+        if self.quantile is None:
+            return self._measure(architecture, batch)
+        draws = sorted(self._measure(architecture, batch) for _ in range(QUANTILE_DRAWS))
+        return draws[math.ceil(self.quantile * QUANTILE_DRAWS) - 1]
+
     def _compute(self, live: Tensor) -> list[float]:
         if isinstance(self.function, Vectorised):
             return [float(value) for value in self.function.evaluate(live)]
         return [self._measure(self.graph.architecture(row), None) for row in live]
 
     def _measure(self, architecture: Architecture, batch: Any) -> float:
+        batch = self.example if batch is None else batch
         try:
             value = float(self.function(architecture, batch) if self.takes_batch else self.function(architecture))
         except UserError:

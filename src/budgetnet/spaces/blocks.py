@@ -1,4 +1,4 @@
-"""The modules on the edges of the built-in spaces: plain torch containers, so that an extracted network needs only torch."""
+"""The modules on the edges of the built-in spaces: plain torch, so that an extracted network needs nothing else."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def fabric_edge(filters: int, source: Side, target: Side) -> nn.Module:
 def scales(input_shape: Sequence[int], count: int, what: str) -> list[Side]:
     """The height and width at each scale; a side halves to its ceiling, and two neighbours may not be equal."""
     if len(input_shape) != 3 or min(input_shape) < 1:
-        raise UserError(f"an image input is channels×height×width, such as 3x32x32, not {'x'.join(map(str, input_shape))}")
+        given = "x".join(map(str, input_shape))
+        raise UserError(f"an image input is channels×height×width, such as 3x32x32, not {given}")
     sides = [(input_shape[1], input_shape[2])]
     for _ in range(count - 1):
         height, width = sides[-1]

@@ -25,7 +25,7 @@ def neural_fabric(
 ) -> SuperNetwork:
     """Convolutional neural fabric (paper, figure 1b): `width` columns × `scales` scales with `filters` filters each.
 
-    The head is a 1×1 convolution at the coarsest (classification) or the finest scale (segmentation) of the last column.
+    The head is a 1×1 convolution in the last column, at the coarsest (classification) or finest scale (segmentation).
     """
     _check(width, scales, filters, classes, task)
     sides = blocks.scales(input_shape, scales, "scales")

@@ -42,9 +42,7 @@ def resnet_fabric(
         modules,
         input_shape=input_shape,
         stem=blocks.stem(input_shape[0], channels),
-        head=nn.Sequential(
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels * 2 ** (groups - 1), classes)
-        ),
+        head=nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels * 2 ** (groups - 1), classes)),
         activation=nn.ReLU(),
         name=f"resnet-fabric:width={width},channels={channels},groups={groups}",
         named={f"resnet-{2 * groups * width + 2}": Architecture(graph, spine)},

@@ -1,0 +1,242 @@
+"""`latency` and `latency_p95`: seconds of the network that is handed over, at a batch size, thread count and runtime.
+
+`latency` is the median of the paired ratios to a fixed reference network times the reference's quiet time. A budget
+holds when the upper end of the 95 % bootstrap interval is within it. While searching, a predictor stands in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx
+
+from budgetnet.costs import predictor, runtimes, timing
+from budgetnet.costs.deliverable import Deliverable
+from budgetnet.costs.evidence import Evidence
+from budgetnet.costs.timing import Series
+from budgetnet.export.pieces import Pieces
+from budgetnet.extract import extract
+from budgetnet.graph import Architecture
+from budgetnet.supernet import SuperNetwork
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long one measurement takes, and in how many fresh rounds."""
+
+    seconds: float
+    rounds: int
+
+
+FIT = Effort(0.2, 2)
+SETTLE = Effort(0.8, 4)
+CERTIFY = Effort(2.0, 6)
+PATIENCE = 20.0
+"""Seconds that a certificate waits for a quiet machine before it says that a budget does not hold."""
+
+SAMPLES = {"onnx": 24, "eager": 24, "compile": 6}
+"""Networks measured for the first fit; each has to be compiled for `torch.compile`, which takes many seconds."""
+FRESH = {"onnx": 3, "eager": 3, "compile": 1}
+"""Networks measured at each refresh."""
+CONTROLS = 5
+"""Times that one network is measured among the others, to see how far measurements of the same thing differ."""
+HEADROOM = (0.03, 0.25)
+"""The least and the most that a chosen network stays below its budget, so that a later measurement holds too."""
+TOLERATED = 0.05
+"""The predictor's error on fresh networks above which it is fitted again."""
+
+
+class Latency:
+    """Predicts for gates, measures architectures, and certifies networks. All that it learnt is in `state()`."""
+
+    def __init__(self, net: SuperNetwork, batch: int, threads: int, runtime: str, tail: bool) -> None:
+        runtimes.check(runtime, batch, threads)
+        self.net = net
+        self.batch, self.threads, self.runtime, self.tail = batch, threads, runtime, tail
+        self._pieces = Pieces()
+        self._ratios: dict[str, float] = {}
+        self._evidence: dict[str, Evidence] = {}
+        self._coefficients: Array | None = None
+        self._scale = 0.0
+        self._headroom = 0.0
+
+    def __call__(self, architecture: Architecture) -> float:
+        """The predicted seconds of one architecture."""
+        return float(self.evaluate(architecture.live().gates()[None])[0])
+
+    def evaluate(self, live: Tensor) -> Tensor:
+        """The predicted seconds of each row of live gates."""
+        return torch.from_numpy(self._features(live) @ self._fitted() * self._scale)
+
+    def smallest(self) -> Architecture:
+        """The connected architecture with the least predicted latency: a single path."""
+        graph = self.net.graph
+        path = graph.shortest_path(self._features.path_weights(self._fitted()))
+        return Architecture(graph, frozenset(graph.edges[i].name for i in path))
+
+    def measure(self, architecture: Architecture) -> Evidence:
+        """Measures the extracted network, once; the bound has room for the spread between measurements."""
+        self._fitted()
+        key = _key(architecture)
+        if key not in self._evidence:
+            series = self._series(architecture, SETTLE)
+            self._ratios[key] = float(timing.ratio(series))
+            self._evidence[key] = self._with_headroom(series)
+        return self._evidence[key]
+
+    def refresh(self, live: Tensor) -> Mapping[str, float]:
+        """Measures a few of these networks; fits again, with them, if the prediction was too far off."""
+        chosen = {_key(a): a for row in live if (a := self.net.graph.architecture(row)) and _key(a) not in self._ratios}
+        fresh = list(chosen.values())[: FRESH[self.runtime]]
+        if not fresh:
+            return {}
+        predicted = self._features(torch.stack([a.gates() for a in fresh])) @ self._fitted()
+        measured = np.array([float(timing.ratio(self._series(a, FIT))) for a in fresh])
+        self._ratios.update(zip(map(_key, fresh), measured.tolist(), strict=True))
+        error = predictor.error(predicted, measured)
+        if error > TOLERATED:
+            self._fit()
+        return {"error": error, "measured": float(len(fresh)), "refitted": float(error > TOLERATED)}
+
+    def certify(self, deliverable: Deliverable, maximum: float) -> Evidence:
+        """Measures the network itself (its exported file, for ONNX Runtime) until the budget holds or patience ends."""
+        network = self._prepared(deliverable.network, deliverable.onnx if self.runtime == "onnx" else None)
+        begin = time.monotonic()
+        series = self._interleave(network, CERTIFY)
+        evidence = self._judge(series)
+        while evidence.upper_bound > maximum and time.monotonic() - begin < PATIENCE:
+            series = timing.join([series, self._interleave(network, CERTIFY)])
+            evidence = self._judge(series)
+        what = "exported" if self.runtime == "onnx" else "extracted"
+        return Evidence(evidence.value, evidence.upper_bound, {**evidence.how, "network": what})
+
+    def state(self) -> dict[str, Any]:
+        """Everything that was learnt, as JSON."""
+        return {
+            "ratios": dict(self._ratios),
+            "evidence": {key: [e.value, e.upper_bound, dict(e.how)] for key, e in self._evidence.items()},
+            "coefficients": None if self._coefficients is None else self._coefficients.tolist(),
+            "scale": self._scale,
+            "headroom": self._headroom,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `state` gave."""
+        self._ratios = dict(state["ratios"])
+        self._evidence = {key: Evidence(*values) for key, values in state["evidence"].items()}
+        self._coefficients = None if state["coefficients"] is None else np.array(state["coefficients"])
+        self._scale, self._headroom = state["scale"], state["headroom"]
+
+    @cached_property
+    def _features(self) -> predictor.Features:
+        return predictor.features(self.net)
+
+    @cached_property
+    def _reference(self) -> runtimes.Prepare:
+        return runtimes.prepare(
+            self.runtime, runtimes.reference_network(), runtimes.REFERENCE_SHAPE, threads=self.threads
+        )
+
+    def _fitted(self) -> Array:
+        if self._coefficients is None:
+            self._calibrate()
+            self._fit()
+        assert self._coefficients is not None
+        return self._coefficients
+
+    def _calibrate(self) -> None:
+        """Measures networks of every density, and the full one several times among them as a control."""
+        graph, count = self.net.graph, SAMPLES[self.runtime]
+        samples = predictor.random_architectures(graph, count - 1, seed=0)
+        turns = np.linspace(0, len(samples), CONTROLS).astype(int).tolist()
+        controls: list[Series] = []
+        quiets: list[float] = []
+        full = self._prepared(extract(self.net, graph.full))
+        for turn, architecture in enumerate([*samples, None]):
+            controls += [self._interleave(full, SETTLE if self.tail else FIT) for _ in range(turns.count(turn))]
+            if architecture is not None:
+                series = self._series(architecture, FIT)
+                self._ratios[_key(architecture)] = float(timing.ratio(series))
+                quiets.append(float(timing.quiet(series)))
+        quiets += [float(timing.quiet(series)) for series in controls]
+        ratio = float(np.median([timing.ratio(series) for series in controls]))
+        self._ratios[_key(graph.full)] = ratio
+        self._scale = float(np.quantile(quiets, timing.QUIET))
+        values = np.array([float(self._statistic(series)) for series in controls])
+        if self.tail:
+            self._scale = float(np.median(values)) / ratio
+        self._headroom = float(np.clip(3 * np.std(np.log(values), ddof=1), *HEADROOM))
+
+    def _fit(self) -> None:
+        rows = torch.stack([_gates(key, len(self.net.graph.edges)) for key in self._ratios])
+        measured = np.array(list(self._ratios.values()))
+        self._coefficients = predictor.fit(self._features(rows), measured, self._features.work)
+
+    def _series(self, architecture: Architecture, effort: Effort) -> Series:
+        return self._interleave(self._prepared(extract(self.net, architecture)), effort)
+
+    def _prepared(self, network: fx.GraphModule, model: bytes | None = None) -> runtimes.Prepare:
+        shape = self.net.input_shape
+        if model is not None:
+            return runtimes.prepare_onnx(model, shape, batch=self.batch, threads=self.threads)
+        return runtimes.prepare(
+            self.runtime, network.cpu().eval(), shape, batch=self.batch, threads=self.threads, pieces=self._pieces
+        )
+
+    def _interleave(self, network: runtimes.Prepare, effort: Effort) -> Series:
+        """A series; without what other processes did to it, unless the tail is what is asked for."""
+        with timing.torch_threads(self.threads), torch.random.fork_rng(devices=[]):
+            series = timing.interleave(network, self._reference, seconds=effort.seconds, rounds=effort.rounds)
+        return series if self.tail else series.calm()
+
+    def _statistic(self, series: Series) -> Array:
+        return timing.p95(series) if self.tail else timing.latency(series)
+
+    def _judge(self, series: Series) -> Evidence:
+        low, high = timing.interval(series, self._statistic)
+        how = {
+            "method": "95th percentile" if self.tail else "median ratio to the reference × its quiet time",
+            "runtime": self.runtime,
+            "threads": self.threads,
+            "batch": self.batch,
+            "samples": len(series),
+            "median": float(np.median(series.network)),
+            "p95": float(timing.p95(series)),
+            "ratio": float(timing.ratio(series)),
+            "reference_quiet": float(timing.quiet(series)),
+            "interval": [low, high],
+        }
+        return Evidence(float(self._statistic(series)), high, how)
+
+    def _with_headroom(self, series: Series) -> Evidence:
+        """Against the quietest that the machine was in this process, not only in this series."""
+        evidence = self._judge(series)
+        factor = 1.0 if self.tail else self._scale / evidence.how["reference_quiet"]
+        bound = max(evidence.upper_bound * factor, evidence.value * factor * (1 + self._headroom))
+        return Evidence(evidence.value * factor, bound, {**evidence.how, "headroom": self._headroom})
+
+
+def latency(net: SuperNetwork, batch: int = 1, threads: int = 1, runtime: str = "onnx") -> Latency:
+    """Seconds of one run on a quiet machine: the median ratio to an interleaved reference times its quiet time."""
+    return Latency(net, batch, threads, runtime, tail=False)
+
+
+def latency_p95(net: SuperNetwork, batch: int = 1, threads: int = 1, runtime: str = "onnx") -> Latency:
+    """The 95th percentile of the seconds of one run, on the machine as busy as it is."""
+    return Latency(net, batch, threads, runtime, tail=True)
+
+
+def _key(architecture: Architecture) -> str:
+    return np.packbits(architecture.live().gates().numpy()).tobytes().hex()
+
+
+def _gates(key: str, edges: int) -> Tensor:
+    return torch.from_numpy(np.unpackbits(np.frombuffer(bytes.fromhex(key), np.uint8), count=edges).astype(bool))

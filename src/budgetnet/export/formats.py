@@ -1,0 +1,168 @@
+"""The formats of exported networks: how each becomes bytes, and how each runs in its own runtime."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, fx, nn
+
+from budgetnet.errors import UserError
+from budgetnet.export.description import Description
+from budgetnet.export.files import CHECKSUM, UNSEALED, seal
+from budgetnet.export.folding import fold
+from budgetnet.export.onnx_graph import to_onnx
+from budgetnet.export.pieces import need_onnx, quiet
+from budgetnet.extract import extract
+from budgetnet.graph import Architecture
+from budgetnet.spaces import build
+
+Runner = Callable[[Tensor], Tensor]
+"""Images (float32, N×C×H×W) to logits."""
+
+_EXTRA = "budgetnet.json"
+
+
+class Format(NamedTuple):
+    """`pack` makes the bytes of a file from an extracted network; `load` a description and a runner from the bytes."""
+
+    suffix: str
+    pack: Callable[[fx.GraphModule, Description], bytes]
+    load: Callable[[bytes, str], tuple[Description, Runner]]
+
+
+class Scale(nn.Module):
+    """[0, 1] to [−1, 1]."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """2x − 1."""
+        return 2 * x - 1
+
+
+def source_runner(network: nn.Module, scaled: bool) -> Runner:
+    """The network itself, run as an exported file is."""
+    network = nn.Sequential(Scale(), network) if scaled else network
+    return lambda images: cast(Tensor, network(images))
+
+
+def _pack_onnx(network: fx.GraphModule, description: Description) -> bytes:
+    model = to_onnx(fold(network), description.input_shape, scaled=description.scaled)
+    for key, value in {**description.to_strings(), CHECKSUM: UNSEALED}.items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, value
+    return seal(model.SerializeToString(deterministic=True))
+
+
+def onnx_session(data: bytes, name: str, threads: int | None = None) -> Any:
+    """An ONNX Runtime session on the processor; a model that it cannot run is the user's file."""
+    try:
+        import onnxruntime  # type: ignore[import-untyped]
+    except ImportError:
+        raise UserError("ONNX needs the package onnxruntime: pip install 'budgetnet[export]'") from None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    if threads is not None:
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+    try:
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the runtime has a class of its own for every way in which a model can be wrong
+        reason = str(error).strip().splitlines()[-1]
+        raise UserError(f"ONNX Runtime cannot run {name} ({reason:.200}); export it again") from None
+
+
+def _load_onnx(data: bytes, name: str) -> tuple[Description, Runner]:
+    session = onnx_session(data, name)
+    description = Description.from_strings(session.get_modelmeta().custom_metadata_map, name)
+    entry = session.get_inputs()[0].name
+    return description, lambda images: torch.from_numpy(session.run(None, {entry: images.numpy()})[0])
+
+
+def program(network: nn.Module, input_shape: Sequence[int]) -> torch.export.ExportedProgram:
+    """A network as a torch program with a free batch dimension."""
+    example = (torch.zeros(2, *input_shape),)
+    try:
+        with quiet(), torch.no_grad():
+            return torch.export.export(network.eval(), example, dynamic_shapes=({0: torch.export.Dim("batch")},))
+    except Exception as error:  # a user's module may contain anything
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(f"torch.export cannot take this network ({reason:.200}); use other layers") from error
+
+
+def program_bytes(network: nn.Module, input_shape: Sequence[int], texts: dict[str, str] | None = None) -> bytes:
+    """A torch program as saved, with texts for its reader."""
+    buffer = io.BytesIO()
+    with quiet():
+        torch.export.save(program(network, input_shape), buffer, extra_files={_EXTRA: json.dumps(texts or {})})
+    return buffer.getvalue()
+
+
+def _pack_torch(network: fx.GraphModule, description: Description) -> bytes:
+    folded: nn.Module = fold(network)
+    whole = nn.Sequential(Scale(), folded) if description.scaled else folded
+    return program_bytes(whole, description.input_shape, description.to_strings())
+
+
+def _load_torch(data: bytes, name: str) -> tuple[Description, Runner]:
+    extra = {_EXTRA: ""}
+    try:
+        with quiet():
+            module = torch.export.load(io.BytesIO(data), extra_files=extra).module()
+        texts = json.loads(extra[_EXTRA])
+    except Exception as error:  # torch raises many things for a file that is not its own
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(f"torch cannot load {name} as a program ({reason:.200}); export it again") from None
+    return Description.from_strings(texts, name), lambda images: cast(Tensor, module(images))
+
+
+def _pack_safetensors(network: fx.GraphModule, description: Description) -> bytes:
+    from safetensors.torch import save
+
+    state = {key: value.contiguous() for key, value in fold(network).state_dict().items()}
+    return seal(save(state, {**description.to_strings(), CHECKSUM: UNSEALED}))
+
+
+def _load_safetensors(data: bytes, name: str) -> tuple[Description, Runner]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        state = load(data)
+    except (ValueError, SafetensorError) as error:
+        raise UserError(f"{name} is not a safetensors file ({error}); export it again") from None
+    description = Description.from_strings(header.get("__metadata__", {}), name)
+    net = build(description.space, description.input_shape, len(description.labels))
+    network = fold(extract(net, Architecture.from_json(net.graph, description.architecture)))
+    try:
+        network.load_state_dict(state)
+    except RuntimeError:
+        raise UserError(f"the numbers in {name} do not fit the space {description.space}; export it again") from None
+    return description, source_runner(network, description.scaled)
+
+
+FORMATS = {
+    "onnx": Format(".onnx", _pack_onnx, _load_onnx),
+    "torch": Format(".pt2", _pack_torch, _load_torch),
+    "safetensors": Format(".safetensors", _pack_safetensors, _load_safetensors),
+}
+
+
+def format_of(name: str) -> Format:
+    """The format of a file by its suffix."""
+    for candidate in FORMATS.values():
+        if name.endswith(candidate.suffix):
+            return candidate
+    known = ", ".join(f"{candidate.suffix} ({key})" for key, candidate in FORMATS.items())
+    raise UserError(f"{name} has none of the endings of a model file; rename it to one of: {known}")
+
+
+def need(kind: str) -> None:
+    """Refuses, before any work, a format whose packages are missing or that does not exist."""
+    if kind not in FORMATS:
+        raise UserError(f"there is no format {kind!r}; use {', '.join(FORMATS)}")
+    if kind == "onnx":
+        need_onnx()

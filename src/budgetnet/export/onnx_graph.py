@@ -1,0 +1,125 @@
+"""An extracted network as an ONNX model: its modules' pieces, joined as its graph says."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
+
+from budgetnet.errors import UserError
+from budgetnet.export.pieces import OPSET, Part, Piece, Pieces, need_onnx, tensors
+from budgetnet.supernet import example, on_meta
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+INPUT, OUTPUT = "input", "logits"
+IR_VERSION = 10
+"""Read by every ONNX Runtime since 1.18."""
+
+
+def to_onnx(
+    network: fx.GraphModule, input_shape: Sequence[int], *, scaled: bool, pieces: Pieces | None = None
+) -> ModelProto:
+    """The model of a network from `extract`, with a free batch dimension; `scaled` maps inputs in [0, 1] to [−1, 1]."""
+    need_onnx()
+    import onnx
+
+    parts, output_shape = _parts(network, input_shape)
+    exported = (pieces or Pieces()).of(list(parts.values()))
+    graph = onnx.GraphProto(name="network")
+    values: dict[fx.Node, str] = {}
+    for node in network.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = _scale(graph) if scaled else INPUT
+        elif node.op == "call_module":
+            part, piece = parts[node], exported[list(parts).index(node)]
+            values[node] = _place(graph, piece, part.module, values[node.args[0]], f"{part.name}.")
+        elif node.op == "call_function":
+            values[node] = _add(graph, values[node.args[0]], values[node.args[1]], node.name)
+        else:
+            graph.node.append(onnx.helper.make_node("Identity", [values[node.args[0]]], [OUTPUT], name=OUTPUT))
+    for slot, name, shape in ((graph.input, INPUT, input_shape), (graph.output, OUTPUT, output_shape)):
+        slot.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", *shape]))
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="budgetnet")
+
+
+def _parts(network: fx.GraphModule, input_shape: Sequence[int]) -> tuple[dict[fx.Node, Part], tuple[int, ...]]:
+    """Every module call with an example of its input, by a walk on the meta device; and the output's shape."""
+    values: dict[fx.Node, Tensor] = {}
+    parts: dict[fx.Node, Part] = {}
+    output: tuple[int, ...] = ()
+    for node in network.graph.nodes:
+        sources = [values[argument] for argument in node.all_input_nodes]
+        if node.op == "placeholder":
+            values[node] = example(input_shape)
+        elif node.op == "call_module":
+            module = network.get_submodule(str(node.target))
+            parts[node] = Part(str(node.target), module, sources[0])
+            values[node] = on_meta(module, sources[0])
+        elif node.op == "call_function" and node.target is operator.add:
+            values[node] = sources[0]
+        elif node.op == "output":
+            output = tuple(sources[0].shape[1:])
+        else:
+            raise UserError(f"the network does {node.format_node()}, not what `extract` makes; export what it returned")
+    return parts, output
+
+
+def _scale(graph: GraphProto) -> str:
+    from onnx import helper, numpy_helper
+
+    for name, number in (("scale.two", 2.0), ("scale.one", 1.0)):
+        graph.initializer.append(numpy_helper.from_array(np.array(number, np.float32), name))
+    graph.node.append(helper.make_node("Mul", [INPUT, "scale.two"], ["scale.doubled"], name="scale.mul"))
+    graph.node.append(helper.make_node("Sub", ["scale.doubled", "scale.one"], ["scaled"], name="scale.sub"))
+    return "scaled"
+
+
+def _add(graph: GraphProto, first: str, second: str, name: str) -> str:
+    from onnx import helper
+
+    graph.node.append(helper.make_node("Add", [first, second], [f"{name}.sum"], name=name))
+    return f"{name}.sum"
+
+
+def _place(graph: GraphProto, piece: Piece, module: nn.Module, source: str, prefix: str) -> str:
+    """Adds a copy of a piece with this module's numbers; returns the name of its output."""
+    from onnx import numpy_helper
+
+    names = {piece.input: source, "": ""}
+    used = {value for node in piece.nodes for value in node.input}
+    for name, tensor in zip(piece.state, tensors(module), strict=True):
+        if name in used:
+            names[name] = prefix + name
+            graph.initializer.append(numpy_helper.from_array(_array(tensor), prefix + name))
+    for constant in piece.constants:
+        copied = graph.initializer.add()
+        copied.CopyFrom(constant)
+        copied.name = prefix + constant.name
+    for node in piece.nodes:
+        copied_node = graph.node.add()
+        copied_node.CopyFrom(node)
+        copied_node.name = prefix + node.name
+        copied_node.ClearField("metadata_props")
+        copied_node.ClearField("doc_string")
+        _rename(copied_node, names, prefix)
+    return names.get(piece.output, prefix + piece.output)
+
+
+def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
+    return tensor.to(torch.device("cpu")).contiguous().numpy()
+
+
+def _rename(node: NodeProto, names: dict[str, str], prefix: str) -> None:
+    for side in (node.input, node.output):
+        for i, name in enumerate(side):
+            side[i] = names.get(name, prefix + name)
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            _rename(inner, names, prefix)
