@@ -19,6 +19,8 @@ from budgetnet.supernet import SuperNetwork
 BudgetLike = str | tuple[str | CostFactory, float]
 """`"macs<=40.9M"`, or a cost (its text, or a function of the super network) and a maximum in its base unit."""
 
+FEW_DRAWS = 16
+
 _GRAMMAR = re.compile(r"\s*(.+?)\s*(?:<=|≤)\s*(.+?)\s*")
 
 
@@ -52,27 +54,30 @@ class Budget:
         return units.show(self.maximum if value is None else value, self.meter.unit)
 
 
-def parse(budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None = None) -> Budget:
+def parse(budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None = None, example: Any = None) -> Budget:
     """`NAME[(arguments)]<=VALUE[unit | %]`; a share is of the full network.
 
-    `costs` maps short names to `package.module:name`.
+    `costs` maps short names to `package.module:name`; `example` is a batch for costs that depend on the input.
     """
     if isinstance(budget, tuple):
-        return _from_pair(budget, net)
+        return _from_pair(budget, net, example)
     match = _GRAMMAR.fullmatch(budget) if isinstance(budget, str) else None
     if match is None:
         raise UserError(f'{budget!r} is not a budget; write a cost, <= and a maximum, such as "macs<=40.9M"')
     name, value = match[1], match[2]
     short = name.partition("(")[0].strip()
     meter = bind((costs or {}).get(short, short) + name[len(short) :], net)
+    meter.example = example
     maximum = _share(value) * meter.full if value.endswith("%") else units.parse(value, meter.unit)
     return _checked(Budget(budget.strip(), meter, maximum))
 
 
-def parse_all(budgets: Iterable[BudgetLike], net: SuperNetwork, costs: Mapping[str, str] | None = None) -> list[Budget]:
+def parse_all(
+    budgets: Iterable[BudgetLike], net: SuperNetwork, costs: Mapping[str, str] | None = None, example: Any = None
+) -> list[Budget]:
     """Several budgets; two for one cost are refused, since the looser one says nothing."""
     parsed: dict[str, Budget] = {}
-    for budget in (parse(text, net, costs) for text in budgets):
+    for budget in (parse(text, net, costs, example) for text in budgets):
         if budget.name in parsed:
             raise UserError(
                 f"{parsed[budget.name].text!r} and {budget.text!r} limit the same cost; keep the smaller one"
@@ -81,8 +86,9 @@ def parse_all(budgets: Iterable[BudgetLike], net: SuperNetwork, costs: Mapping[s
     return list(parsed.values())
 
 
-def _from_pair(budget: tuple[str | CostFactory, float], net: SuperNetwork) -> Budget:
+def _from_pair(budget: tuple[str | CostFactory, float], net: SuperNetwork, example: Any) -> Budget:
     meter = bind(budget[0], net)
+    meter.example = example
     try:
         maximum = float(budget[1])
     except (TypeError, ValueError):
@@ -123,8 +129,16 @@ def within_all(budgets: Sequence[Budget], gates: Tensor, batch: Any = None) -> T
     graph = budgets[0].meter.graph
     inside = graph.live(gates).any(1)
     for budget in budgets:
-        inside &= budget.admits(budget.meter.evaluate(gates, batch))
+        inside &= budget.admits(_likely_cost(budget.meter, gates, batch))
     return inside
+
+
+def _likely_cost(meter: Meter, gates: Tensor, batch: Any) -> Tensor:
+    """The cost as `evaluate` knows it; of a random one the mean of a few draws and twice its standard error."""
+    if not meter.stochastic:
+        return meter.evaluate(gates, batch)
+    draws = torch.stack([meter.evaluate(gates, batch) for _ in range(FEW_DRAWS)])
+    return draws.mean(0) + 2 * draws.std(0) / math.sqrt(FEW_DRAWS)
 
 
 def proven_within(budgets: Sequence[Budget], architecture: Architecture, batch: Any = None) -> bool:

@@ -60,9 +60,9 @@ def check(profiles: Sequence[Profile], seed: int = 0) -> Architecture:
     """An architecture that meets every budget; if there is none to be found, an error with the smallest reachable cost."""
     for row in profiles:
         if not row.satisfiable:
-            least = "the smallest connected architecture of this space" if row.exact else "the smallest one found"
+            least = "smallest connected architecture of this space" if row.exact else "smallest architecture found"
             raise UserError(
-                f"the budget {row.budget.text} cannot be met: {least} costs {row.budget.show(row.smallest)} "
+                f"the budget {row.budget.text} cannot be met: the {least} costs {row.budget.show(row.smallest)} "
                 f"(the full network {row.budget.show(row.full)}); raise the budget or use a smaller space"
             )
     return _joint([row.budget for row in profiles], [row.architecture for row in profiles], seed)

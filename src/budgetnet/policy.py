@@ -80,8 +80,8 @@ def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anch
     """Γ's start: the recipe's value, or the most random one whose samples cost on average what the budgets allow.
 
     The distribution of largest entropy under a mean cost has logits a − μ·(what the edge adds to the cost): every edge
-    gets its share of the training, and a sample costs no more than the network that is looked for. Where the budgets are
-    so tight that hardly a sample connects, the edges of `anchor`, which is within them, are kept likely.
+    gets its share of the training, and a sample costs no more than the network that is looked for. Where the budgets
+    are so tight that hardly a sample connects, the edges of `anchor`, which is within them, are kept likely.
     """
     flat = torch.ones(len(graph.edges))
     if recipe.initial_logit is not None or not budgets:

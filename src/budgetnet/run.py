@@ -95,7 +95,8 @@ def prepare(config: Config) -> Job:
     train, validation, test = feeds
     assert train is not None
     assert validation is not None
-    budgets = parse_all(config.budgets, net, short_names(config.costs))
+    example = next(validation.evaluation(1))[0]
+    budgets = parse_all(config.budgets, net, short_names(config.costs), example)
     about = {
         "name": config.data,
         "task": data.task,
@@ -416,6 +417,6 @@ def search(
     assert feeds[1] is not None
     task = Task(loss or Task.loss, metric or Task.metric)
     about = {"name": OWN, "task": OWN, "classes": [], "input_shape": list(net.input_shape), "scaling": "none"}
-    parsed = parse_all(budgets, net)
+    parsed = parse_all(budgets, net, example=next(feeds[1].evaluation(1))[0])
     job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about)
     return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))

@@ -358,7 +358,7 @@ class Loop:
 
     def _record(self, kind: str, values: Mapping[str, Any]) -> None:
         if self.sink is not None:
-            epoch = math.ceil(self.step / self.train.steps)
+            epoch = 0 if PHASES[self.phase] == "settle" else math.ceil(self.step / self.train.steps)
             self.sink.write(Record(kind, PHASES[self.phase], epoch, self.step, round(self.elapsed(), 3), values))
 
     def _maybe_save(self) -> None:
@@ -381,6 +381,7 @@ class Loop:
             "seconds": dict(self.seconds),
             "elapsed": self.elapsed(),
             "weights": dict(self.module.state_dict()),
+            "supernet": dict(self.net.state_dict()) if self.runners_up else None,
             "optimizer": self.optimizer.state_dict(),
             "policy": self.policy.state(),
             "architecture": None if self.architecture is None else self.architecture.gates(),
@@ -396,6 +397,8 @@ class Loop:
         self.phase, self.step, self.seconds = state["phase"], state["step"], state["seconds"]
         self._start = time.monotonic() - state["elapsed"]
         graph = self.net.graph
+        if state["supernet"] is not None:
+            self.net.load_state_dict(state["supernet"])
         if state["architecture"] is not None:
             self.begin_finish(graph.architecture(state["architecture"]))
         self.module.load_state_dict(state["weights"])
