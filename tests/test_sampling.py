@@ -1,0 +1,176 @@
+"""Γ against a tree that follows the definition: probabilities, gradients, frequencies and modes by enumeration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from budgetnet.graph import Edge, Graph
+from budgetnet.sampling import EdgeDistribution
+from budgetnet.spaces import resnet_fabric
+from tests.strategies import chi_squared_p, count_calls, every_gate_row, examples, generator, graphs, paths
+
+SKIP = Graph([Edge("a", "x", "y"), Edge("b", "y", "z"), Edge("c", "y", "z"), Edge("d", "x", "z"), Edge("e", "x", "y")])
+SMALL = st.integers(0, 2**31), graphs(max_nodes=4, max_edges=6)
+
+
+def outcomes(graph: Graph, probabilities: Tensor) -> Iterator[tuple[frozenset[str], Tensor]]:
+    """Every drawable H with P(H): edges in topological order of their source, drawn only where the input arrives."""
+    order = sorted(graph.edges, key=lambda edge: graph.nodes.index(edge.source))
+
+    def draw(position: int, arrived: frozenset[str], kept: frozenset[str], p: Tensor) -> Iterator:
+        if position == len(order):
+            yield kept, p
+            return
+        edge = order[position]
+        if edge.source not in arrived:
+            yield from draw(position + 1, arrived, kept, p)
+            return
+        on = probabilities[graph.index[edge.name]]
+        yield from draw(position + 1, arrived | {edge.target}, kept | {edge.name}, p * on)
+        yield from draw(position + 1, arrived, kept, p * (1 - on))
+
+    return draw(0, frozenset({graph.source}), frozenset(), torch.ones((), dtype=torch.float64))
+
+
+def distribution(graph: Graph, seed: int, spread: float = 1.5) -> EdgeDistribution:
+    gamma = EdgeDistribution(graph).double()
+    gamma.logits.data = torch.randn(len(graph.edges), generator=generator(seed), dtype=torch.float64) * spread
+    return gamma
+
+
+def rows(graph: Graph, kept: list[frozenset[str]]) -> Tensor:
+    return torch.tensor([[edge.name in one for edge in graph.edges] for one in kept])
+
+
+@given(*SMALL)
+@examples(60)
+def test_log_prob_is_that_of_the_sampling_tree(seed: int, graph: Graph) -> None:
+    gamma = distribution(graph, seed)
+    kept, p = zip(*outcomes(graph, torch.sigmoid(gamma.logits)), strict=True)
+    torch.testing.assert_close(gamma.log_prob(rows(graph, list(kept))).exp(), torch.stack(p))
+    assert len(set(kept)) == len(kept)
+    assert float(torch.stack(p).detach().sum()) == pytest.approx(1)
+
+
+@given(*SMALL)
+@examples(60)
+def test_the_score_function_is_the_gradient_of_the_expected_objective(seed: int, graph: Graph) -> None:
+    gamma = distribution(graph, seed)
+    kept, p = zip(*outcomes(graph, torch.sigmoid(gamma.logits)), strict=True)
+    objective = torch.randn(len(kept), generator=generator(seed), dtype=torch.float64)
+    (truth,) = torch.autograd.grad((torch.stack(p) * objective).sum(), gamma.logits)
+    log_prob = gamma.log_prob(rows(graph, list(kept)))
+    (score,) = torch.autograd.grad((log_prob * (log_prob.exp() * objective).detach()).sum(), gamma.logits)
+    torch.testing.assert_close(score, truth)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sampled_frequencies_match_the_enumeration(seed: int) -> None:
+    graph = SKIP if seed else Graph([Edge("a", "x", "y"), Edge("b", "x", "y"), Edge("c", "y", "z")])
+    gamma = distribution(graph, seed)
+    kept, p = zip(*outcomes(graph, gamma.probabilities), strict=True)
+    index = {tuple(row): i for i, row in enumerate(rows(graph, list(kept)).tolist())}
+    gates = gamma.sample(20_000, generator(seed)).gates.tolist()
+    observed = torch.bincount(torch.tensor([index[tuple(row)] for row in gates]), minlength=len(index))
+    assert chi_squared_p(observed.double(), torch.stack(p) * 20_000) > 1e-3
+
+
+def test_the_chi_squared_test_notices_a_sampler_that_forgets_the_connectivity_rule() -> None:
+    gamma = distribution(SKIP, 1)
+    kept, p = zip(*outcomes(SKIP, gamma.probabilities), strict=True)
+    on, every = gamma.probabilities, every_gate_row(SKIP)
+    careless = torch.where(every, on, 1 - on).prod(1)
+    index = {tuple(row): i for i, row in enumerate(rows(SKIP, list(kept)).tolist())}
+    observed = torch.zeros(len(index), dtype=torch.float64)
+    for row, probability in zip(every.tolist(), careless, strict=True):
+        if tuple(row) in index:
+            observed[index[tuple(row)]] += 20_000 * probability
+    assert chi_squared_p(observed, torch.stack(p) * 20_000) < 1e-6
+
+
+@given(*SMALL)
+@examples(40)
+def test_a_draw_keeps_only_edges_that_the_input_reaches(seed: int, graph: Graph) -> None:
+    gamma = distribution(graph, seed)
+    draw = gamma.sample(16, generator(seed))
+    drawable = {kept for kept, _ in outcomes(graph, gamma.probabilities)}
+    assert all(graph.architecture(row).kept in drawable for row in draw.gates)
+    torch.testing.assert_close(draw.log_prob, gamma.log_prob(draw.gates))
+    assert draw.log_prob.requires_grad
+
+
+def test_edges_that_were_not_drawn_get_no_gradient() -> None:
+    gamma = EdgeDistribution(SKIP)
+    gates = torch.tensor([[False, False, False, True, False]])
+    gamma.log_prob(gates).sum().backward()
+    assert gamma.logits.grad is not None
+    p = float(torch.sigmoid(torch.tensor(3.0)))
+    torch.testing.assert_close(gamma.logits.grad, torch.tensor([-p, 0, 0, 1 - p, -p]))
+
+
+@given(st.integers(0, 2**31), graphs())
+@examples(80)
+def test_the_mode_is_connected_and_adds_only_the_most_probable_path(seed: int, graph: Graph) -> None:
+    gamma = distribution(graph, seed, spread=3)
+    gamma.logits.data -= 2
+    likely = frozenset(e.name for e, p in zip(graph.edges, gamma.probabilities.tolist(), strict=True) if p > 0.5)
+    mode = gamma.mode()
+    assert mode.connected
+    if any(path <= likely for path in paths(graph)):
+        assert mode.kept == likely
+    else:
+        p = dict(zip(graph.index, gamma.probabilities.tolist(), strict=True))
+        best = max(math.prod(p[name] for name in path) for path in paths(graph))
+        added = [path for path in paths(graph) if mode.kept == likely | path]
+        assert any(math.prod(p[name] for name in path) == pytest.approx(best) for path in added)
+
+
+@pytest.mark.parametrize("logit", [-200.0, -1e30, 0.0])
+def test_the_mode_is_connected_even_where_every_probability_vanishes(logit: float) -> None:
+    assert EdgeDistribution(SKIP, initial=logit).mode().connected
+
+
+def test_entropy_is_in_bits() -> None:
+    gamma = EdgeDistribution(SKIP, initial=0.0)
+    torch.testing.assert_close(gamma.entropy(), torch.ones(5, dtype=torch.float64))
+    gamma.logits.data = torch.tensor([math.log(3), 50.0, -50.0, 1000.0, -1000.0])
+    expected = -(0.75 * math.log2(0.75) + 0.25 * math.log2(0.25))
+    torch.testing.assert_close(gamma.entropy()[0], torch.tensor(expected).double(), rtol=1e-6, atol=0)
+    assert bool((gamma.entropy()[1:] < 1e-9).all())
+
+
+def test_probabilities_start_at_the_papers_value_and_certainties_are_kept() -> None:
+    gamma = EdgeDistribution(SKIP)
+    torch.testing.assert_close(gamma.probabilities, torch.full((5,), 1 / (1 + math.exp(-3))))
+    gamma.logits.data.fill_(100.0)
+    draw = gamma.sample(64)
+    assert bool(draw.gates.all())
+    assert float(draw.log_prob.detach().abs().max()) < 1e-6
+
+
+def test_a_seeded_generator_gives_the_same_draw_and_leaves_the_global_one_alone() -> None:
+    gamma = EdgeDistribution(SKIP, initial=0.0)
+    state = torch.get_rng_state()
+    first, second = gamma.sample(50, generator(3)), gamma.sample(50, generator(3))
+    assert torch.equal(first.gates, second.gates)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not torch.equal(first.gates, gamma.sample(50, generator(4)).gates)
+
+
+def test_drawing_many_architectures_takes_as_many_calls_as_drawing_one() -> None:
+    gamma = EdgeDistribution(resnet_fabric(width=4, channels=2, input_shape=(3, 8, 8)).graph)
+    gamma.sample(1)
+    assert count_calls(lambda: gamma.sample(128)) == count_calls(lambda: gamma.sample(1))
+
+
+def test_gamma_is_saved_and_restored_as_a_module() -> None:
+    gamma, other = distribution(SKIP, 1), EdgeDistribution(SKIP).double()
+    other.load_state_dict(gamma.state_dict())
+    assert torch.equal(other.probabilities, gamma.probabilities)
