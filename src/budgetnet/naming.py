@@ -57,6 +57,8 @@ def keyword_arguments(
         if not equals or key not in accepted:
             options = ", ".join(accepted) or "nothing"
             raise UserError(f"{owner} has no option {part.strip()!r}; write name=value with a name of: {options}")
+        if key in arguments:
+            raise UserError(f"{owner} is given {key} twice; keep one")
         arguments[key] = convert(value, hints.get(key, str), f"{key} of {owner}")
     return arguments
 

@@ -27,7 +27,9 @@ class Recipe:
     weight_decay: float = 5e-4
     schedule: str = "one-cycle"
     rise: float = 0.2
-    """Share of a one-cycle schedule in which the rate rises."""
+    """Share of a one-cycle schedule in which the rate rises, from fresh weights."""
+    finish_rise: float = 0.05
+    """The same for the finish, whose weights are inherited."""
     milestones: tuple[float, ...] = ()
     """Progress (of all epochs) at which the rate of the `steps` schedule is divided by ten."""
     warmup: str = "sampled"
@@ -63,7 +65,7 @@ class Recipe:
 
 def fast(epochs: float = 16) -> Recipe:
     """The default: sampled warm-up, policy gradient, settle, and `epochs` of finish for the chosen architecture."""
-    return Recipe("fast", warmup_epochs=epochs / 16, search_epochs=epochs * 3 / 16, finish_epochs=epochs)
+    return Recipe("fast", warmup_epochs=epochs / 16, search_epochs=epochs * 4 / 16, finish_epochs=epochs)
 
 
 def paper(epochs: float = 300, task: str = "classification") -> Recipe:
@@ -94,7 +96,14 @@ def paper(epochs: float = 300, task: str = "classification") -> Recipe:
 def fixed(recipe: Recipe) -> Recipe:
     """The same recipe for one fixed architecture: all its epochs are finish."""
     total = recipe.finish_epochs or recipe.warmup_epochs + recipe.search_epochs
-    return replace(recipe, warmup_epochs=0, search_epochs=0, finish_epochs=total, settle_evaluations=0)
+    return replace(
+        recipe,
+        warmup_epochs=0,
+        search_epochs=0,
+        finish_epochs=total,
+        finish_rise=recipe.rise,
+        settle_evaluations=0,
+    )
 
 
 def choose(name: str, epochs: float | None, task: str) -> Recipe:
@@ -109,10 +118,10 @@ def choose(name: str, epochs: float | None, task: str) -> Recipe:
     raise UserError(f"there is no recipe {name!r}; use fast or paper")
 
 
-def learning_rate(recipe: Recipe, progress: float) -> float:
-    """θ's rate at a progress in [0, 1] of its phase (one-cycle) or of the whole run (steps)."""
+def learning_rate(recipe: Recipe, progress: float, rise: float) -> float:
+    """θ's rate at a progress in [0, 1] of its cycle, which rises for the share `rise`; or of the whole run (steps)."""
     if recipe.schedule == "steps":
         return recipe.lr * 0.1 ** sum(progress >= milestone for milestone in recipe.milestones)
-    if progress < recipe.rise:
-        return recipe.lr * max(progress / recipe.rise, 0.04)
-    return recipe.lr * 0.5 * (1 + math.cos(math.pi * (progress - recipe.rise) / (1 - recipe.rise))) + 1e-4 * recipe.lr
+    if progress < rise:
+        return recipe.lr * max(progress / rise, 0.04)
+    return recipe.lr * 0.5 * (1 + math.cos(math.pi * (progress - rise) / (1 - rise))) + 1e-4 * recipe.lr

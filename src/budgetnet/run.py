@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import fcntl
 import itertools
 import json
 import math
@@ -23,7 +22,8 @@ from torch import nn
 
 from budgetnet import checkpoint, spaces
 from budgetnet.budget import Budget, BudgetLike, parse_all
-from budgetnet.config import Config, from_mapping
+from budgetnet.certify import certify, file_checksums
+from budgetnet.config import Config
 from budgetnet.costs import macs, params
 from budgetnet.data import DataSet
 from budgetnet.data import load as load_data
@@ -33,6 +33,7 @@ from budgetnet.export import save_program
 from budgetnet.extract import extract
 from budgetnet.feasibility import check, profile
 from budgetnet.feeds import Feed, make_feed
+from budgetnet.folders import RunFolder, new_folder
 from budgetnet.graph import Architecture
 from budgetnet.policy import initial_logits
 from budgetnet.progress import ConsoleSink
@@ -43,6 +44,8 @@ from budgetnet.search import Evaluated, Loop, Outcome, estimate, evaluate
 from budgetnet.supernet import SuperNetwork
 from budgetnet.tasks import Measure, Task
 
+CERTIFIED_BATCHES = 4
+"""Batches that stand for the data where a cost depends on its input."""
 UNUSED = 0.10
 """A run that leaves more of a budget than this says so."""
 
@@ -145,70 +148,6 @@ def estimated_seconds(job: Job, anchor: Architecture) -> float:
     )
 
 
-class RunFolder:
-    """The files of a run. Every one of them is written whole or not at all."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @property
-    def checkpoints(self) -> Path:
-        """Where the state is."""
-        return self.path / "checkpoints"
-
-    @property
-    def finished(self) -> bool:
-        """The summary is written last."""
-        return (self.path / "summary.json").exists()
-
-    @property
-    def exists(self) -> bool:
-        """The configuration is written first."""
-        return (self.path / "config.json").exists()
-
-    def read_json(self, name: str) -> Any:
-        """One of the JSON files."""
-        path = self.path / name
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UserError(
-                f"{self.path} has no {name}; give the folder of a run, as `budgetnet runs` lists them"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} could not be read ({error}); restore it or run again") from None
-
-    def write_json(self, name: str, value: Any) -> None:
-        """A JSON file."""
-        checkpoint.write_atomically(self.path / name, (json.dumps(value, indent=1) + "\n").encode())
-
-    def config(self) -> Config:
-        """The configuration that the run was started with."""
-        return from_mapping(self.read_json("config.json")["config"], str(self.path / "config.json"))
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """One process at a time."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            handle = (self.path / ".lock").open("w")
-        except OSError as error:
-            raise UserError(f"{self.path} cannot be written to ({error.strerror}); choose another --out") from None
-        with handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UserError(
-                    f"another process is at work in {self.path}; wait for it or choose another --out"
-                ) from None
-            yield
-
-
-def new_folder(parent: Path = Path("runs")) -> Path:
-    """The first `run-N` that is free."""
-    return next(path for n in itertools.count(1) if not (path := parent / f"run-{n}").exists())
-
-
 @dataclass(frozen=True)
 class Options:
     """How to execute, which does not change what comes out."""
@@ -222,7 +161,10 @@ class Options:
 
 
 def execute(job: Job, out: Path, options: Options | None = None) -> Result:
-    """Runs a job in its folder, or goes on with it; returns what is in the folder at the end."""
+    """Runs a job in its folder, or goes on with it; returns what is in the folder at the end.
+
+    If a measured budget does not hold when the finished network is certified, the next best architecture is finished.
+    """
     options = options or Options()
     folder = RunFolder(out)
     if folder.exists and not options.resume:
@@ -232,8 +174,17 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
         fallback = job.architecture or check(profile(job.budgets, job.config.seed), job.config.seed)
         if not folder.exists:
             _begin(folder, job)
-        outcome = _train(job, folder, fallback, options)
-        return _finish(job, folder, outcome, options)
+        with _loop(job, folder, fallback, options) as loop:
+            outcome = loop.run()
+            certificate = _hand_over(job, folder, outcome)
+            while not certificate["holds"] and job.recipe.settles and loop.step_back():
+                options.say("a budget did not hold when the network was measured: finishing the next best architecture")
+                outcome = loop.run()
+                certificate = _hand_over(job, folder, outcome)
+        result = _finish(job, folder, outcome, certificate)
+    _say_unused(result.summary, options)
+    _write_report(folder, options)
+    return result
 
 
 def _begin(folder: RunFolder, job: Job) -> None:
@@ -242,7 +193,9 @@ def _begin(folder: RunFolder, job: Job) -> None:
     folder.write_json("config.json", {"version": versions().get("budgetnet"), **about, "config": job.config.to_dict()})
 
 
-def _train(job: Job, folder: RunFolder, fallback: Architecture, options: Options) -> Outcome:
+@contextmanager
+def _loop(job: Job, folder: RunFolder, fallback: Architecture, options: Options) -> Iterator[Loop]:
+    """The training loop of a job, where its last good checkpoint left it, with its sinks open."""
     state, corrupt = checkpoint.load_latest(folder.checkpoints)
     for path in corrupt:
         options.say(f"the checkpoint {path.name[:8]} is damaged and was passed over")
@@ -276,7 +229,7 @@ def _train(job: Job, folder: RunFolder, fallback: Architecture, options: Options
         if state:
             loop.load_state(state)
         try:
-            return loop.run()
+            yield loop
         finally:
             _write_archive(folder, loop.archive)
 
@@ -299,23 +252,64 @@ def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
     checkpoint.write_atomically(folder.path / "archive.jsonl", "".join(f"{line}\n" for line in lines).encode())
 
 
-def _finish(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> Result:
+def _hand_over(job: Job, folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+    """Writes the network, measures it against its budgets and writes the certificate."""
     model = outcome.model.eval()
-    _, validation = evaluate(model, job.task, job.validation.evaluation())
-    test = evaluate(model, job.task, job.test.evaluation())[1] if job.test is not None else None
     checkpoint.write_atomically(folder.path / "architecture.json", (outcome.architecture.to_json() + "\n").encode())
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     checkpoint.write_atomically(folder.path / "weights.safetensors", save_safetensors(weights))
     save_program(model, folder.path / "network.pt2", job.net.input_shape)
-    batch = next(job.validation.evaluation(1))[0]
-    summary = _summary(job, folder.path, outcome, validation, test, batch)
+    files = [folder.path / name for name in ("architecture.json", "weights.safetensors", "network.pt2")]
+    batches = [inputs for inputs, _ in itertools.islice(job.validation.evaluation(), CERTIFIED_BATCHES)]
+    certificate = certify(
+        job.net,
+        outcome.architecture,
+        job.budgets,
+        network=model,
+        batches=batches,
+        checksums=file_checksums(files),
+    )
+    folder.write_json("certificate.json", certificate)
+    return certificate
+
+
+def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: dict[str, Any]) -> Result:
+    """Judges the network on all validation and test data; the summary is written last."""
+    model = outcome.model.eval()
+    test = evaluate(model, job.task, job.test.evaluation())[1] if job.test is not None else None
+    summary = {
+        "run": str(folder.path),
+        "space": job.net.name,
+        "recipe": job.recipe.name,
+        "seed": job.config.seed,
+        "architecture": [edge.name for edge in outcome.architecture.live()],
+        "budgets": [
+            {
+                "text": entry["text"],
+                "cost": entry["cost"],
+                "unit": entry["unit"],
+                "maximum": entry["maximum"],
+                "value": entry["measured"],
+                "met": entry["holds"],
+            }
+            for entry in certificate["budgets"]
+        ],
+        "validation_accuracy": evaluate(model, job.task, job.validation.evaluation())[1],
+        "test_accuracy": test,
+        "macs": round(macs(job.net)(outcome.architecture)),
+        "params": round(params(job.net)(outcome.architecture)),
+        "seconds": sum(outcome.seconds.values()),
+        "phases": dict(outcome.seconds),
+    }
     folder.write_json("summary.json", summary)
+    return Result(model, outcome.architecture, summary, certificate)
+
+
+def _say_unused(summary: Mapping[str, Any], options: Options) -> None:
     for budget in summary["budgets"]:
-        if budget["met"] and budget["value"] < (1 - UNUSED) * budget["maximum"]:
-            share = 1 - budget["value"] / budget["maximum"]
-            options.say(f"{share:.0%} of the budget {budget['text']} is unused: the space has nothing more that fits")
-    _write_report(folder, options)
-    return Result(model, outcome.architecture, summary)
+        share = 1 - budget["value"] / budget["maximum"]
+        if budget["met"] and share > UNUSED:
+            options.say(f"{share:.0%} of the budget {budget['text']} is unused")
 
 
 def _write_report(folder: RunFolder, options: Options) -> None:
@@ -326,38 +320,6 @@ def _write_report(folder: RunFolder, options: Options) -> None:
         write_report([folder.path], folder.path / "report.html", force=True)
     except UserError as error:
         options.say(f"no report was written: {error}")
-
-
-def _summary(
-    job: Job, path: Path, outcome: Outcome, validation: float, test: float | None, batch: Any
-) -> dict[str, Any]:
-    architecture = outcome.architecture
-    return {
-        "run": str(path),
-        "space": job.net.name,
-        "recipe": job.recipe.name,
-        "seed": job.config.seed,
-        "architecture": [edge.name for edge in architecture.live()],
-        "budgets": [_verdict(budget, architecture, batch) for budget in job.budgets],
-        "validation_accuracy": validation,
-        "test_accuracy": test,
-        "macs": round(macs(job.net)(architecture)),
-        "params": round(params(job.net)(architecture)),
-        "seconds": sum(outcome.seconds.values()),
-        "phases": dict(outcome.seconds),
-    }
-
-
-def _verdict(budget: Budget, architecture: Architecture, batch: Any) -> dict[str, Any]:
-    evidence = budget.meter.evidence(architecture, batch)
-    return {
-        "text": budget.text,
-        "cost": budget.name,
-        "unit": budget.meter.unit,
-        "maximum": budget.maximum,
-        "value": evidence.value,
-        "met": budget.holds(evidence),
-    }
 
 
 def load(run: str | Path, net: SuperNetwork | None = None) -> Result:

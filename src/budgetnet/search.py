@@ -235,10 +235,10 @@ class Loop:
     def _learning_rate(self, phase: str, progress: float) -> float:
         """One cycle for warm-up and search together and one for finish; the paper's schedule runs over everything."""
         if phase == "finish":
-            return learning_rate(self.recipe, progress)
+            return learning_rate(self.recipe, progress, self.recipe.finish_rise)
         parts = (self.recipe.warmup_epochs, self.recipe.search_epochs)
         done = parts[0] * progress if phase == "warm-up" else parts[0] + parts[1] * progress
-        return learning_rate(self.recipe, done / sum(parts))
+        return learning_rate(self.recipe, done / sum(parts), self.recipe.rise)
 
     def _draw(self, phase: str, batch: int) -> Draw | None:
         """The gates of a step: none in finish, all of them in the paper's warm-up, otherwise a sample of Γ."""

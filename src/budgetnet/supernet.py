@@ -181,14 +181,21 @@ def _call_on_one_example(module: nn.Module, x: Tensor) -> Tensor:
 
 
 def on_meta(module: nn.Module, x: Tensor) -> Tensor:
-    """Runs a module on the meta device: shapes and operations without numbers or side effects on the module."""
+    """Runs a module in eval mode on the meta device: shapes and operations, no numbers, no effect on the module."""
     state = {name: value.to("meta") for name, value in [*module.named_parameters(), *module.named_buffers()]}
-    with torch.no_grad():
-        return cast(Tensor, functional_call(module, state, (x,)))
+    training = [child for child in module.modules() if child.training]
+    for child in training:
+        child.training = False
+    try:
+        with torch.no_grad():
+            return cast(Tensor, functional_call(module, state, (x,)))
+    finally:
+        for child in training:
+            child.training = True
 
 
 def example(shape: Sequence[int], dtype: torch.dtype = torch.float32, batch: int = 2) -> Tensor:
-    """An input for `on_meta`; two examples, since batch norm refuses to train on a single value."""
+    """An input for `on_meta`; two examples, so that a module that mixes them up is found out."""
     return torch.empty((batch, *shape), dtype=dtype, device="meta")
 
 

@@ -21,6 +21,9 @@ class _Lazy(NamedTuple):
 COMMANDS = {
     "search": _Lazy("searching:search", "Learn a network that fits a budget: the main job."),
     "train": _Lazy("searching:train", "Train one fixed architecture, with the same loop: a baseline."),
+    "certify": _Lazy("certifying:certify", "Measure a run or a model file against its budgets, here and now."),
+    "export": _Lazy("certifying:export", "Write the network as ONNX, a torch program or safetensors."),
+    "predict": _Lazy("certifying:predict", "Run an exported network on images."),
     "report": _Lazy("seeing:report", "One HTML page about one or several runs."),
     "watch": _Lazy("seeing:watch", "The same page, live, while a run goes on."),
     "draw": _Lazy("seeing:draw", "A picture of a space, a run or an architecture."),

@@ -10,8 +10,8 @@ import click
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.cli.searching import print_summary
 from budgetnet.errors import UserError
+from budgetnet.folders import RunFolder
 from budgetnet.records import read
-from budgetnet.run import RunFolder
 
 
 @click.command()

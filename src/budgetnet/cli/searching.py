@@ -15,7 +15,8 @@ from budgetnet.config import DEVICES, Config, duration, from_mapping, from_toml
 from budgetnet.costs.units import show
 from budgetnet.errors import UserError
 from budgetnet.feasibility import Profile, check, expected, profile
-from budgetnet.run import Job, Options, Result, RunFolder, estimated_seconds, execute, new_folder, prepare, start_of
+from budgetnet.folders import RunFolder, new_folder
+from budgetnet.run import Job, Options, Result, estimated_seconds, execute, prepare, start_of
 from budgetnet.search import Interrupted
 from budgetnet.tracking import TensorBoard
 
@@ -88,7 +89,9 @@ def train(space: str, architecture: str, **options: Any) -> int:
 
 
 def _start(options: dict[str, Any], dry_run: bool) -> int:
-    controls = {name: options.pop(name) for name in ("out", "resume", "lr_scale", "config_file", "track", "quiet", "as_json")}
+    controls = {
+        name: options.pop(name) for name in ("out", "resume", "lr_scale", "config_file", "track", "quiet", "as_json")
+    }
     out, resumed = _folder(controls["out"], controls["resume"])
     config = _configuration(options, controls["config_file"], resumed)
     if resumed is not None and resumed.finished:

@@ -12,12 +12,34 @@ from typing import Any
 from budgetnet.costs.additive import AdditiveCost, macs, params, size
 from budgetnet.costs.cache import Meter
 from budgetnet.costs.evidence import Evidence
+from budgetnet.costs.files import file_size
+from budgetnet.costs.latency import latency, latency_p95
+from budgetnet.costs.memory import peak_memory
 from budgetnet.costs.schedule import Steps, steps
+from budgetnet.costs.traffic import traffic
 from budgetnet.errors import UserError
 from budgetnet.naming import convert, load_object
 from budgetnet.supernet import SuperNetwork
 
-__all__ = ["COSTS", "AdditiveCost", "CostFactory", "CostKind", "Evidence", "Meter", "Steps", "bind", "macs", "params", "size", "steps"]
+__all__ = [
+    "COSTS",
+    "AdditiveCost",
+    "CostFactory",
+    "CostKind",
+    "Evidence",
+    "Meter",
+    "Steps",
+    "bind",
+    "file_size",
+    "latency",
+    "latency_p95",
+    "macs",
+    "params",
+    "peak_memory",
+    "size",
+    "steps",
+    "traffic",
+]
 
 CostFactory = Callable[..., Callable[..., float]]
 
@@ -35,6 +57,11 @@ COSTS: dict[str, CostKind] = {
     "params": CostKind(params, "params"),
     "size": CostKind(size, "B"),
     "steps": CostKind(steps, "steps"),
+    "latency": CostKind(latency, "s"),
+    "latency_p95": CostKind(latency_p95, "s"),
+    "peak_memory": CostKind(peak_memory, "B"),
+    "file_size": CostKind(file_size, "B"),
+    "traffic": CostKind(traffic, "B"),
 }
 
 _CALL = re.compile(r"\s*([\w.:-]+)\s*(?:\((.*)\))?\s*")
@@ -55,7 +82,7 @@ def bind(cost: str | CostFactory, net: SuperNetwork) -> Meter:
 
 
 def _bind_factory(factory: CostFactory, name: str, net: SuperNetwork, arguments: str) -> Meter:
-    """`unit` and `stochastic` may be attributes of the factory or of what it returns."""
+    """`unit`, `stochastic` and `quantile` may be attributes of the factory or of what it returns."""
     values = _arguments(factory, arguments, name)
     try:
         function = factory(net, **values)
@@ -70,7 +97,8 @@ def _bind_factory(factory: CostFactory, name: str, net: SuperNetwork, arguments:
         )
     unit = getattr(function, "unit", getattr(factory, "unit", ""))
     stochastic = getattr(function, "stochastic", getattr(factory, "stochastic", False))
-    return Meter(net.graph, function, f"{name}({arguments})" if arguments else name, unit, stochastic)
+    quantile = getattr(function, "quantile", getattr(factory, "quantile", None))
+    return Meter(net.graph, function, f"{name}({arguments})" if arguments else name, unit, stochastic, quantile)
 
 
 def _arguments(factory: CostFactory, text: str, name: str) -> dict[str, Any]:

@@ -123,15 +123,9 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
 
     def count(self, module: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> float:
         """Multiply-adds of a module on one example of this shape, in eval mode."""
-        modes = {child: child.training for child in module.modules()}
         before, batch = self.total, 2
-        try:
-            module.eval()
-            with self:
-                on_meta(module, example(shape, dtype, batch))
-        finally:
-            for child, mode in modes.items():
-                child.training = mode
+        with self:
+            on_meta(module, example(shape, dtype, batch))
         return (self.total - before) / batch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -41,6 +41,8 @@ SETTLE = Effort(0.8, 4)
 CERTIFY = Effort(2.0, 6)
 PATIENCE = 20.0
 """Seconds that a certificate waits for a quiet machine before it says that a budget does not hold."""
+HOPELESS = 3.0
+"""Times the budget from which waiting will not help."""
 
 SAMPLES = {"onnx": 24, "eager": 24, "compile": 6}
 """Networks measured for the first fit; each has to be compiled for `torch.compile`, which takes many seconds."""
@@ -85,22 +87,24 @@ class Latency:
     def measure(self, architecture: Architecture) -> Evidence:
         """Measures the extracted network, once; the bound has room for the spread between measurements."""
         self._fitted()
-        key = _key(architecture)
+        key = key_of(architecture)
         if key not in self._evidence:
-            series = self._series(architecture, SETTLE)
+            series = self.series(architecture, SETTLE)
             self._ratios[key] = float(timing.ratio(series))
             self._evidence[key] = self._with_headroom(series)
         return self._evidence[key]
 
     def refresh(self, live: Tensor) -> Mapping[str, float]:
         """Measures a few of these networks; fits again, with them, if the prediction was too far off."""
-        chosen = {_key(a): a for row in live if (a := self.net.graph.architecture(row)) and _key(a) not in self._ratios}
+        chosen = {
+            key_of(a): a for row in live if (a := self.net.graph.architecture(row)) and key_of(a) not in self._ratios
+        }
         fresh = list(chosen.values())[: FRESH[self.runtime]]
         if not fresh:
             return {}
         predicted = self._features(torch.stack([a.gates() for a in fresh])) @ self._fitted()
-        measured = np.array([float(timing.ratio(self._series(a, FIT))) for a in fresh])
-        self._ratios.update(zip(map(_key, fresh), measured.tolist(), strict=True))
+        measured = np.array([float(timing.ratio(self.series(a, FIT))) for a in fresh])
+        self._ratios.update(zip(map(key_of, fresh), measured.tolist(), strict=True))
         error = predictor.error(predicted, measured)
         if error > TOLERATED:
             self._fit()
@@ -112,11 +116,15 @@ class Latency:
         begin = time.monotonic()
         series = self._interleave(network, CERTIFY)
         evidence = self._judge(series)
-        while evidence.upper_bound > maximum and time.monotonic() - begin < PATIENCE:
+        while maximum < evidence.upper_bound < HOPELESS * maximum and time.monotonic() - begin < PATIENCE:
             series = timing.join([series, self._interleave(network, CERTIFY)])
             evidence = self._judge(series)
         what = "exported" if self.runtime == "onnx" else "extracted"
         return Evidence(evidence.value, evidence.upper_bound, {**evidence.how, "network": what})
+
+    def series(self, architecture: Architecture, effort: Effort) -> Series:
+        """Times of an architecture's network and of the reference."""
+        return self._interleave(self._prepared(extract(self.net, architecture)), effort)
 
     def state(self) -> dict[str, Any]:
         """Everything that was learnt, as JSON."""
@@ -163,12 +171,12 @@ class Latency:
         for turn, architecture in enumerate([*samples, None]):
             controls += [self._interleave(full, SETTLE if self.tail else FIT) for _ in range(turns.count(turn))]
             if architecture is not None:
-                series = self._series(architecture, FIT)
-                self._ratios[_key(architecture)] = float(timing.ratio(series))
+                series = self.series(architecture, FIT)
+                self._ratios[key_of(architecture)] = float(timing.ratio(series))
                 quiets.append(float(timing.quiet(series)))
         quiets += [float(timing.quiet(series)) for series in controls]
         ratio = float(np.median([timing.ratio(series) for series in controls]))
-        self._ratios[_key(graph.full)] = ratio
+        self._ratios[key_of(graph.full)] = ratio
         self._scale = float(np.quantile(quiets, timing.QUIET))
         values = np.array([float(self._statistic(series)) for series in controls])
         if self.tail:
@@ -179,9 +187,6 @@ class Latency:
         rows = torch.stack([_gates(key, len(self.net.graph.edges)) for key in self._ratios])
         measured = np.array(list(self._ratios.values()))
         self._coefficients = predictor.fit(self._features(rows), measured, self._features.work)
-
-    def _series(self, architecture: Architecture, effort: Effort) -> Series:
-        return self._interleave(self._prepared(extract(self.net, architecture)), effort)
 
     def _prepared(self, network: fx.GraphModule, model: bytes | None = None) -> runtimes.Prepare:
         shape = self.net.input_shape
@@ -234,7 +239,8 @@ def latency_p95(net: SuperNetwork, batch: int = 1, threads: int = 1, runtime: st
     return Latency(net, batch, threads, runtime, tail=True)
 
 
-def _key(architecture: Architecture) -> str:
+def key_of(architecture: Architecture) -> str:
+    """An architecture's live gates as the text that `state()` has for it."""
     return np.packbits(architecture.live().gates().numpy()).tobytes().hex()
 
 

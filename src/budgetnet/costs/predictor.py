@@ -74,7 +74,7 @@ def features(net: SuperNetwork) -> Features:
     cost = macs(net)
     sums = np.array([float(np.prod(shape)) for shape in shapes.sums])
     modules = cost.edges.numpy() - sums[list(graph.targets)]
-    work = [[cost.base], _mean(modules, edge_kind), _mean(sums, node_kind), _mean(sums, node_kind)]
+    work = [np.array([cost.base]), _mean(modules, edge_kind), _mean(sums, node_kind), _mean(sums, node_kind)]
     return Features(graph, edge_kind, node_kind, np.concatenate(work))
 
 

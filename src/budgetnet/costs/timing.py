@@ -45,9 +45,9 @@ class Series:
     disturbed: np.ndarray[Any, np.dtype[np.bool_]]
 
     def __len__(self) -> int:
-        return self.network.shape[-1]
+        return int(self.network.shape[-1])
 
-    def at(self, index: Array) -> Series:
+    def at(self, index: Any) -> Series:
         """Chosen pairs; an index of resamples × pairs gives that many series at once."""
         return Series(self.network[index], self.reference[index], self.disturbed[index])
 

@@ -133,7 +133,7 @@ def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int
         _place(f"{id}-dynamics", dynamics(time, found)),
         _place(f"{id}-parts", breakdown_charts(kept, costs) if kept else []),
         list(breakdowns(kept, costs, body.probabilities if body else None)) if kept else [],
-        [(str(key), _text(value)) for key, value in run.settings.items() if value is not None],
+        [(str(key), _text(value)) for key, value in run.settings.items() if value not in (None, [])],
         [(str(k), _text(v)) for part in ("versions", "machine") for k, v in mapping(config.get(part)).items()],
         _command(config.get("command")),
     )

@@ -204,8 +204,8 @@
       const answer = await fetch(`update?since=${encodeURIComponent(stamp)}`);
       if (answer.status === 200) {
         const update = await answer.json();
-        if (stamp && update.stamp !== stamp || !stamp) takeOver(update);
         stamp = update.stamp;
+        takeOver(update);
       }
       document.documentElement.dataset.live = "on";
     } catch {

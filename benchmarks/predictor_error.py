@@ -1,0 +1,75 @@
+"""How well does the predictor know latencies that it has not seen? The mean absolute error on held-out sub-networks.
+
+For both spaces and for ONNX Runtime and eager torch: the predictor is calibrated as in a search, then random
+sub-networks of every density, none of which it was fitted to, are predicted and measured, as ratios to the reference.
+
+    python -m benchmarks.predictor_error [--networks 16] [--runtimes onnx,eager]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import torch
+
+from benchmarks._common import pin_threads, summarise, write_result
+from budgetnet.costs import timing
+from budgetnet.costs.latency import SETTLE, key_of, latency
+from budgetnet.costs.predictor import random_architectures
+from budgetnet.spaces import build
+
+SPACES = {
+    "resnet-fabric:width=3,channels=8": (1, 28, 28),
+    "neural-fabric:width=4,scales=4,filters=16": (1, 28, 28),
+}
+BAR = 0.10
+SEED = 1000
+"""Of the held-out networks; the calibration uses seed 0."""
+
+
+def held_out_error(space: str, shape: tuple[int, ...], runtime: str, count: int) -> dict[str, object]:
+    """Predicted against measured ratios for one space and runtime."""
+    net = build(space, shape, 10).eval()
+    cost = latency(net, runtime=runtime)
+    begin = time.perf_counter()
+    seconds_full = cost(net.graph.full)
+    calibration = time.perf_counter() - begin
+    known = set(cost.state()["ratios"])
+    chosen = [a for a in random_architectures(net.graph, 2 * count, SEED) if key_of(a) not in known][::2][:count]
+    predicted = cost.evaluate(torch.stack([a.gates() for a in chosen])).numpy() / cost.state()["scale"]
+    measured = np.array([float(timing.ratio(cost.series(a, SETTLE))) for a in chosen])
+    errors = np.abs(predicted / measured - 1)
+    return {
+        "space": space,
+        "runtime": runtime,
+        "held_out": summarise(errors.tolist()),
+        "below_bar": bool(errors.mean() < BAR),
+        "calibration_seconds": round(calibration, 1),
+        "full_network_ms": seconds_full * 1e3,
+        "networks": [
+            {"edges": len(a), "predicted": round(float(p), 4), "measured": round(float(m), 4)}
+            for a, p, m in zip(chosen, predicted, measured, strict=True)
+        ],
+    }
+
+
+def main() -> None:
+    """Measures every combination and writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", type=int, default=16)
+    parser.add_argument("--runtimes", default="onnx,eager")
+    arguments = parser.parse_args()
+    pin_threads(1)
+    rows = [
+        held_out_error(space, shape, runtime, arguments.networks)
+        for space, shape in SPACES.items()
+        for runtime in arguments.runtimes.split(",")
+    ]
+    payload = {"bar": BAR, "seeds": [0, SEED], "passed": all(row["below_bar"] for row in rows), "results": rows}
+    write_result("predictor_error", payload)
+
+
+if __name__ == "__main__":
+    main()
