@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -74,6 +75,17 @@ class ConsoleSink:
     def close(self) -> None:
         """Leaves the terminal as it was."""
         self.progress.stop()
+
+
+@contextmanager
+def working(message: str, quiet: bool = False) -> Iterator[None]:
+    """Says on a terminal that something takes its time."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield
+        return
+    with console.status(message):
+        yield
 
 
 def _clock(seconds: float) -> str:

@@ -36,7 +36,7 @@ from budgetnet.feeds import Feed, make_feed
 from budgetnet.folders import RunFolder, new_folder
 from budgetnet.graph import Architecture
 from budgetnet.policy import initial_logits
-from budgetnet.progress import ConsoleSink
+from budgetnet.progress import ConsoleSink, working
 from budgetnet.recipes import Recipe
 from budgetnet.records import Fan, JsonLines, Sink
 from budgetnet.sampling import EdgeDistribution
@@ -171,19 +171,21 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
         raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
     with folder.locked(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.config.seed)
-        fallback = job.architecture or check(profile(job.budgets, job.config.seed), job.config.seed)
+        with working("checking the budgets", options.quiet):
+            fallback = job.architecture or check(profile(job.budgets, job.config.seed), job.config.seed)
         if not folder.exists:
             _begin(folder, job)
         with _loop(job, folder, fallback, options) as loop:
             outcome = loop.run()
-            certificate = _hand_over(job, folder, outcome)
+            certificate = _hand_over(job, folder, outcome, options)
             while not certificate["holds"] and job.recipe.settles and loop.step_back():
                 options.say("a budget did not hold when the network was measured: finishing the next best architecture")
                 outcome = loop.run()
-                certificate = _hand_over(job, folder, outcome)
-        result = _finish(job, folder, outcome, certificate)
+                certificate = _hand_over(job, folder, outcome, options)
+        with working("evaluating and writing the report", options.quiet):
+            result = _finish(job, folder, outcome, certificate)
+            _write_report(folder, options)
     _say_unused(result.summary, options)
-    _write_report(folder, options)
     return result
 
 
@@ -252,7 +254,7 @@ def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
     checkpoint.write_atomically(folder.path / "archive.jsonl", "".join(f"{line}\n" for line in lines).encode())
 
 
-def _hand_over(job: Job, folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> dict[str, Any]:
     """Writes the network, measures it against its budgets and writes the certificate."""
     model = outcome.model.eval()
     checkpoint.write_atomically(folder.path / "architecture.json", (outcome.architecture.to_json() + "\n").encode())
@@ -261,14 +263,15 @@ def _hand_over(job: Job, folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
     save_program(model, folder.path / "network.pt2", job.net.input_shape)
     files = [folder.path / name for name in ("architecture.json", "weights.safetensors", "network.pt2")]
     batches = [inputs for inputs, _ in itertools.islice(job.validation.evaluation(), CERTIFIED_BATCHES)]
-    certificate = certify(
-        job.net,
-        outcome.architecture,
-        job.budgets,
-        network=model,
-        batches=batches,
-        checksums=file_checksums(files),
-    )
+    with working("measuring the network against its budgets", options.quiet):
+        certificate = certify(
+            job.net,
+            outcome.architecture,
+            job.budgets,
+            network=model,
+            batches=batches,
+            checksums=file_checksums(files),
+        )
     folder.write_json("certificate.json", certificate)
     return certificate
 

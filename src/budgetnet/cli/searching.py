@@ -16,6 +16,7 @@ from budgetnet.costs.units import show
 from budgetnet.errors import UserError
 from budgetnet.feasibility import Profile, check, expected, profile
 from budgetnet.folders import RunFolder, new_folder
+from budgetnet.progress import working
 from budgetnet.run import Job, Options, Result, estimated_seconds, execute, prepare, start_of
 from budgetnet.search import Interrupted
 from budgetnet.tracking import TensorBoard
@@ -97,7 +98,8 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
     if resumed is not None and resumed.finished:
         click.echo(f"{resumed.path} is finished", err=True)
         return _report(resumed.read_json("summary.json"), controls["as_json"])
-    job = _prepare(config)
+    with working(f"loading {config.data}", controls["quiet"]):
+        job = _prepare(config)
     if dry_run:
         return _dry_run(job, controls["as_json"])
     with _Stop(out) as stop:

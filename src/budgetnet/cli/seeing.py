@@ -121,7 +121,10 @@ def _network(run: RunFiles, space: str | None) -> SuperNetwork:
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="[default: RUN/report.html; report.html for several runs]"
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    help="[default: report.html in the folder named, or here if there are several]",
 )
 @SPACE
 @FORCE
@@ -137,6 +140,7 @@ def report(runs: tuple[Path, ...], out: Path | None, space: str | None, force: b
     """
     from budgetnet.report.page import write_report
 
+    out = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     click.echo(write_report(find_runs(runs), out, force, space=space))
 
 

@@ -96,10 +96,8 @@ class Latency:
 
     def refresh(self, live: Tensor) -> Mapping[str, float]:
         """Measures a few of these networks; fits again, with them, if the prediction was too far off."""
-        chosen = {
-            key_of(a): a for row in live if (a := self.net.graph.architecture(row)) and key_of(a) not in self._ratios
-        }
-        fresh = list(chosen.values())[: FRESH[self.runtime]]
+        sampled = {key_of(a): a for a in map(self.net.graph.architecture, live[live.any(1)])}
+        fresh = [a for key, a in sampled.items() if key not in self._ratios][: FRESH[self.runtime]]
         if not fresh:
             return {}
         predicted = self._features(torch.stack([a.gates() for a in fresh])) @ self._fitted()

@@ -10,8 +10,8 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,24 +37,28 @@ REFERENCE_RUNS = (1, 9)
 class Series:
     """Pairs, in seconds: a run of the network and the median run of the reference right after it (…, pairs).
 
-    A pair is disturbed if the system gave the processor to somebody else while the network ran.
+    A pair is disturbed if the system gave the processor to somebody else while the network ran; `processor` is the
+    processor's time of that run, which leaves out what others took.
     """
 
     network: Array
     reference: Array
     disturbed: np.ndarray[Any, np.dtype[np.bool_]]
+    processor: Array
 
     def __len__(self) -> int:
         return int(self.network.shape[-1])
 
     def at(self, index: Any) -> Series:
         """Chosen pairs; an index of resamples × pairs gives that many series at once."""
-        return Series(self.network[index], self.reference[index], self.disturbed[index])
+        return Series(self.network[index], self.reference[index], self.disturbed[index], self.processor[index])
 
     def calm(self) -> Series:
-        """The undisturbed pairs; all of them where too few are undisturbed."""
+        """The undisturbed pairs; where these are too few, all of them, disturbed runs by the processor's time."""
         kept = np.flatnonzero(~self.disturbed)
-        return self.at(kept) if len(kept) >= PAIRS[0] else self
+        if len(kept) >= PAIRS[0]:
+            return self.at(kept)
+        return replace(self, network=np.where(self.disturbed, self.processor, self.network))
 
 
 def join(series: Sequence[Series]) -> Series:
@@ -128,31 +132,42 @@ def _warm(run: Run, least: int = 3, seconds: float = 0.01) -> float:
 
 def _pairs(network: Run, reference: Run, runs: int, pairs: range, seconds: float) -> Series:
     """Pairs until the time is over, and for a while longer if too few of them were undisturbed."""
-    rows: list[tuple[float, float, bool]] = []
+    rows: list[tuple[float, float, bool, float]] = []
     begin, calm = time.perf_counter(), 0
     with _no_collection():
         while len(rows) < pairs.stop:
             passed = time.perf_counter() - begin
             if len(rows) >= pairs.start and passed > seconds * (1 if calm >= pairs.start else PATIENCE):
                 break
-            cost, disturbed = _timed(network)
+            run = _timed(network)
             beside = [_timed(reference) for _ in range(runs)]
-            undisturbed = [spent for spent, taken_away in beside if not taken_away]
-            rows.append((cost, float(np.median(undisturbed or [spent for spent, _ in beside])), disturbed))
-            calm += not disturbed
-            if disturbed or not undisturbed:
+            rows.append((run.seconds, _typical(beside), run.disturbed, run.processor))
+            calm += not run.disturbed
+            if run.disturbed:
                 time.sleep(NAP)
                 reference()
     times = np.array(rows)
-    return Series(times[:, 0], times[:, 1], times[:, 2].astype(bool))
+    return Series(times[:, 0], times[:, 1], times[:, 2].astype(bool), times[:, 3])
 
 
-def _timed(run: Run) -> tuple[float, bool]:
-    """The seconds of a run, and whether it was disturbed."""
-    before, start = _switches(), time.perf_counter()
+class _Timed(NamedTuple):
+    seconds: float
+    disturbed: bool
+    processor: float
+
+
+def _timed(run: Run) -> _Timed:
+    before, processor, start = _switches(), time.thread_time(), time.perf_counter()
     run()
     seconds = time.perf_counter() - start
-    return seconds, _switches() != before
+    processor = time.thread_time() - processor
+    return _Timed(seconds, _switches() != before, processor)
+
+
+def _typical(runs: Sequence[_Timed]) -> float:
+    """The median of the undisturbed runs; of the processor's times if there are none."""
+    calm = [run.seconds for run in runs if not run.disturbed]
+    return float(np.median(calm or [run.processor for run in runs]))
 
 
 def _switches() -> int:
