@@ -32,6 +32,8 @@ LOOK = 1000
 """Validation examples of the look after each epoch; the result is judged on all of them."""
 STEP_RECORDS = 20
 """Step records in an epoch."""
+SNAPSHOTS = 60
+"""Step records of a search that carry Γ."""
 RECALIBRATION_BATCHES = 3
 SAVE_SECONDS = 60.0
 
@@ -162,6 +164,7 @@ class Loop:
 
     def _next_phase(self) -> None:
         self.phase, self.step = self.phase + 1, 0
+        self.interval.take()
         self.checkpoint()
 
     def total_steps(self, phase: str) -> int:
@@ -256,11 +259,23 @@ class Loop:
     def _after_step(self, values: dict[str, float], weight: int, last: bool) -> None:
         self.interval.add(values, weight)
         self.epoch_tally.add(values, weight)
-        if self.step % max(1, self.train.steps // STEP_RECORDS) == 0:
-            self._record("step", self.interval.take())
+        every = max(1, self.train.steps // STEP_RECORDS)
+        if self.step % every == 0:
+            self._record("step", {**self.interval.take(), **self._snapshot(every)})
         if self.step % self.train.steps == 0 or last:
             self._record("epoch", {**self.epoch_tally.take(), **self._look()})
             self.checkpoint()
+
+    def _snapshot(self, every: int) -> dict[str, Any]:
+        """Γ as it is, a few dozen times in the whole search: enough to watch it settle."""
+        if PHASES[self.phase] != "search":
+            return {}
+        total = self.total_steps("search")
+        due = self.step * SNAPSHOTS // total > (self.step - every) * SNAPSHOTS // total
+        return {"probabilities": self._probabilities()} if due else {}
+
+    def _probabilities(self) -> list[float]:
+        return [round(p, 4) for p in self.policy.distribution.probabilities.tolist()]
 
     def _look(self) -> dict[str, Any]:
         """What is worth knowing after an epoch, on validation data where an architecture stands for the phase."""
@@ -277,7 +292,7 @@ class Loop:
         entry = self._evaluate(gates)
         seen: dict[str, Any] = {"validation_loss": entry.loss, "validation_accuracy": entry.metric}
         seen |= {f"mode_cost/{name}": value for name, value in entry.costs.items()}
-        seen["probabilities"] = [round(p, 4) for p in distribution.probabilities.tolist()]
+        seen["probabilities"] = self._probabilities()
         for budget in self.budgets:
             if isinstance(budget.meter.function, Measurable):
                 samples = distribution.sample(8, self._generator("refresh", self.step)).gates

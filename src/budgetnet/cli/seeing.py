@@ -158,8 +158,8 @@ def watch(runs: tuple[Path, ...], port: int, space: str | None) -> None:
     from budgetnet.watch import ADDRESS, serve
 
     server = serve(runs, port, space)
-    click.echo(f"http://{ADDRESS}:{server.server_address[1]}/  (Ctrl-C ends)")
     try:
+        click.echo(f"http://{ADDRESS}:{server.server_address[1]}/  (Ctrl-C ends)")
         server.serve_forever()
     except KeyboardInterrupt:
         click.echo("")

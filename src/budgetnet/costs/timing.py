@@ -37,8 +37,8 @@ REFERENCE_RUNS = (1, 9)
 class Series:
     """Pairs, in seconds: a run of the network and the median run of the reference right after it (…, pairs).
 
-    A pair is disturbed if the system gave the processor to somebody else while the network ran; `processor` is the
-    processor's time of that run, which leaves out what others took.
+    A pair is disturbed if the system gave the processor to somebody else while the network ran, or in every run of the
+    reference; `processor` is the processor's time of the network's run, which leaves out what others took.
     """
 
     network: Array
@@ -141,9 +141,10 @@ def _pairs(network: Run, reference: Run, runs: int, pairs: range, seconds: float
                 break
             run = _timed(network)
             beside = [_timed(reference) for _ in range(runs)]
-            rows.append((run.seconds, _typical(beside), run.disturbed, run.processor))
-            calm += not run.disturbed
-            if run.disturbed:
+            disturbed = run.disturbed or all(other.disturbed for other in beside)
+            rows.append((run.seconds, _typical(beside), disturbed, run.processor))
+            calm += not disturbed
+            if disturbed:
                 time.sleep(NAP)
                 reference()
     times = np.array(rows)
