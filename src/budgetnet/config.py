@@ -54,9 +54,7 @@ class Config:
         if self.device not in DEVICES:
             raise UserError(f"there is no device {self.device!r}; use {', '.join(DEVICES)}")
         if self.architecture is None and 1 in (self.groups, self.batch_size):
-            raise UserError(
-                "1 architecture per batch has no policy gradient; use 2 groups or more, and as many examples"
-            )
+            raise UserError("1 architecture per batch has no policy gradient; use 2 groups and examples or more")
         if not self.budgets and self.architecture is None:
             raise UserError('no budget was given; write at least one, such as --budget "macs<=60%"')
 

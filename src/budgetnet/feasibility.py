@@ -57,7 +57,7 @@ def expected(budgets: Sequence[Budget], distribution: EdgeDistribution, seed: in
 
 
 def check(profiles: Sequence[Profile], seed: int = 0) -> Architecture:
-    """An architecture that meets every budget; if there is none to be found, an error with the smallest reachable cost."""
+    """An architecture that meets every budget; if none is found, an error with the smallest reachable cost."""
     for row in profiles:
         if not row.satisfiable:
             least = "smallest connected architecture of this space" if row.exact else "smallest architecture found"

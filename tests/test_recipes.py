@@ -1,0 +1,81 @@
+"""The numbers of the paper's recipe, learning rates, and what a recipe refuses."""
+
+import math
+
+import pytest
+
+from budgetnet.errors import UserError
+from budgetnet.recipes import PER_EXAMPLE, choose, fast, fixed, learning_rate, paper
+
+RISE = 0.3
+"""A share of the schedule for the tests of its form."""
+
+
+def test_the_paper_recipe_is_the_papers() -> None:
+    recipe = paper()
+    assert (recipe.warmup_epochs, recipe.search_epochs, recipe.finish_epochs) == (50, 250, 0)
+    assert (recipe.batch_size, recipe.groups) == (64, PER_EXAMPLE)
+    assert (recipe.lr, recipe.momentum, recipe.nesterov, recipe.weight_decay) == (0.1, 0.9, False, 1e-4)
+    assert (recipe.warmup, recipe.initial_logit, recipe.policy_lr) == ("full", 3.0, 1e-3)
+    assert (recipe.baseline, recipe.standardise, recipe.adaptive, recipe.anneal) == ("batch-mean", False, False, 0.0)
+    assert not recipe.settles
+    assert recipe.policy_rate(10) == recipe.policy_rate(100_000) == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("task", "epoch", "rate"),
+    [
+        ("classification", 0, 0.1),
+        ("classification", 149, 0.1),
+        ("classification", 150, 0.01),
+        ("classification", 224, 0.01),
+        ("classification", 225, 0.001),
+        ("classification", 299, 0.001),
+        ("segmentation", 129, 0.1),
+        ("segmentation", 130, 0.01),
+        ("segmentation", 199, 0.01),
+    ],
+)
+def test_the_papers_rate_is_divided_by_ten_when_it_says(task: str, epoch: int, rate: float) -> None:
+    total = 300 if task == "classification" else 200
+    recipe = choose("paper", None, task)
+    assert recipe.warmup_epochs + recipe.search_epochs == pytest.approx(total)
+    assert learning_rate(recipe, epoch / total, rise=0.2) == pytest.approx(rate)
+
+
+def test_one_cycle_rises_then_falls_to_almost_nothing() -> None:
+    recipe = fast()
+    rates = [learning_rate(recipe, i / 1000, RISE) for i in range(1001)]
+    top = rates.index(max(rates))
+    assert top == pytest.approx(1000 * RISE, abs=1)
+    assert max(rates) == pytest.approx(recipe.lr, rel=1e-3)
+    assert rates[: top + 1] == sorted(rates[: top + 1])
+    assert rates[top:] == sorted(rates[top:], reverse=True)
+    assert 0 < rates[-1] < 1e-3 * recipe.lr
+    middle = RISE + (1 - RISE) / 2
+    assert learning_rate(recipe, middle, RISE) == pytest.approx(recipe.lr / 2, rel=1e-3)
+
+
+def test_noise_carries_gamma_equally_far_in_searches_of_any_length() -> None:
+    recipe = fast()
+    travels = [recipe.policy_rate(steps) * math.sqrt(steps) for steps in (1, 50, 4000)]
+    assert travels == pytest.approx([recipe.policy_travel] * 3)
+
+
+def test_a_fixed_architecture_trains_as_long_as_the_search_it_is_compared_with() -> None:
+    assert fixed(fast(16)).finish_epochs == 16
+    assert fixed(paper()).finish_epochs == 300
+    for recipe in (fixed(fast(16)), fixed(paper())):
+        assert recipe.warmup_epochs == recipe.search_epochs == 0
+        assert not recipe.settles
+
+
+@pytest.mark.parametrize("epochs", [0, -1, math.nan, math.inf])
+def test_epochs_that_cannot_be_trained_are_refused(epochs: float) -> None:
+    with pytest.raises(UserError, match="epochs"):
+        choose("fast", epochs, "classification")
+
+
+def test_an_unknown_recipe_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(UserError, match=r"'slow'.*fast or paper"):
+        choose("slow", None, "classification")

@@ -1,0 +1,106 @@
+"""Settle never leaves the budgets, uses them up, and returns the best that it saw."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from budgetnet.budget import Budget, parse_all, within_all
+from budgetnet.feasibility import check, profile
+from budgetnet.policy import marginal_costs
+from budgetnet.settle import Settler, settle
+from budgetnet.supernet import SuperNetwork
+from tests.small_runs import mlp
+from tests.strategies import generator, random_gates, small_space
+
+BUDGETS = (["macs<=30%"], ["steps(2)<=70%"], ["macs<=60%", "params<=50%"], ["tests.small_runs:weigh<=7"])
+
+
+def make(net: SuperNetwork, texts: list[str], seed: int = 0) -> tuple[Settler, list[Budget]]:
+    budgets = parse_all(texts, net)
+    preference = torch.randn(len(net.graph.edges), generator=generator(seed))
+    weights = marginal_costs(budgets, net.graph).tolist()
+    return Settler(net.graph, budgets, preference, weights, generator(seed)), budgets
+
+
+def worth(gates: Tensor) -> float:
+    """A made-up score: every edge helps, some more."""
+    return -float(gates.float() @ torch.arange(1.0, len(gates) + 1))
+
+
+@pytest.fixture(scope="module", params=["mlp", "fabric"])
+def net(request: pytest.FixtureRequest) -> SuperNetwork:
+    return mlp(4) if request.param == "mlp" else small_space("resnet-fabric", width=2)
+
+
+@pytest.mark.parametrize("texts", BUDGETS, ids=str)
+def test_every_move_stays_within_the_budgets_and_live(net: SuperNetwork, texts: list[str]) -> None:
+    settler, budgets = make(net, texts)
+    for start in random_gates(net.graph, 12, seed=3):
+        shrunk = settler.shrink(start)
+        if shrunk is None:
+            continue
+        assert not bool((shrunk & ~start).any()), "shrinking adds nothing"
+        filled = settler.fill(shrunk)
+        assert not bool((shrunk & ~filled).any()), "filling drops nothing"
+        neighbour = settler.neighbour(filled)
+        for gates in (shrunk, filled, *([] if neighbour is None else [neighbour])):
+            assert bool(within_all(budgets, gates[None])[0])
+            assert torch.equal(net.graph.live(gates[None])[0], gates)
+
+
+@pytest.mark.parametrize("texts", BUDGETS, ids=str)
+def test_after_filling_no_edge_fits_any_more(net: SuperNetwork, texts: list[str]) -> None:
+    settler, budgets = make(net, texts)
+    filled = settler.fill(check(profile(budgets)).live().gates())
+    for edge in (~filled).nonzero().flatten().tolist():
+        more = filled.clone()
+        more[edge] = True
+        live = net.graph.live(more[None])[0]
+        assert not bool(live[edge]) or not bool(within_all(budgets, more[None])[0])
+
+
+def test_shrinking_drops_the_least_preferred_first() -> None:
+    net = mlp()
+    budgets = parse_all(["tests.small_runs:weigh<=7"], net)
+    preference = torch.tensor([5.0, 4.0, 3.0, 0.0, 1.0, 2.0])
+    settler = Settler(net.graph, budgets, preference, [1.0] * 6, generator(0))
+    shrunk = settler.shrink(net.graph.full.gates())
+    assert shrunk is not None
+    assert shrunk.tolist() == [True, True, True, False, True, True], "the full weight is 9, edge 3 weighs 2"
+
+
+@pytest.mark.parametrize("texts", BUDGETS, ids=str)
+def test_the_ranking_is_feasible_sorted_and_no_longer_than_asked(net: SuperNetwork, texts: list[str]) -> None:
+    settler, budgets = make(net, texts)
+    fallback = check(profile(budgets)).gates()
+    seen: list[Tensor] = []
+
+    def score(gates: Tensor) -> float:
+        seen.append(gates)
+        return worth(gates)
+
+    ranked = settle(settler, list(random_gates(net.graph, 6, seed=1)), fallback, score, evaluations=20)
+    assert [candidate.score for candidate in ranked] == sorted(worth(gates) for gates in seen)
+    assert 1 <= len(seen) <= 21
+    assert len({tuple(gates.tolist()) for gates in seen}) == len(seen), "none is scored twice"
+    assert bool(within_all(budgets, torch.stack(seen)).all())
+
+
+def test_without_a_feasible_start_the_fallback_is_used() -> None:
+    net = mlp()
+    budgets = parse_all(["macs<=31%"], net)
+    fallback = check(profile(budgets)).live().gates()
+    settler = Settler(net.graph, budgets, torch.zeros(6), [1.0] * 6, generator(0))
+    ranked = settle(settler, [], fallback, worth, evaluations=3)
+    assert bool(within_all(budgets, ranked[0].gates[None])[0])
+
+
+def test_candidates_without_a_score_come_last() -> None:
+    net = mlp()
+    settler, budgets = make(net, ["macs<=70%"])
+    scores = iter([1.0, *[math.inf] * 50])
+    starts = list(random_gates(net.graph, 3, seed=0))
+    ranked = settle(settler, starts, check(profile(budgets)).gates(), lambda gates: next(scores), 6)
+    assert ranked[0].score == 1.0
