@@ -74,7 +74,7 @@ def make_loop(
     """The loop of a search on 160 vectors, checked as a run does it."""
     net = net or mlp()
     recipe = recipe or short()
-    parsed = parse_all(budgets, net)
+    parsed = parse_all(budgets, net, example=torch.zeros(2, *net.input_shape))
     fallback = check(profile(parsed, seed), seed)
     train = make_feed(vectors(160), recipe.batch_size, seed)
     validation = SplitFeed(make_feed(vectors(64, 1), 64, seed).split, 64, seed)  # type: ignore[attr-defined]

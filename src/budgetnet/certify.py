@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from budgetnet.costs.deliverable import Certifiable, Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.environment import machine, versions
 from budgetnet.export.description import Description
+from budgetnet.export.files import read, sha256
 from budgetnet.export.formats import FORMATS
 from budgetnet.extract import extract
 from budgetnet.graph import Architecture
@@ -55,10 +57,10 @@ def certify(
     `network` is the trained network (costs do not depend on weights: without it, one is extracted), `onnx` its exported
     file if there is one already, `batches` stand for the data where a cost depends on it, `checksums` are of the files.
     """
-    network = extract(net, architecture) if network is None else network
+    network = (extract(net, architecture) if network is None else copy.deepcopy(network)).cpu().eval()
     described = description or Description(net.name, architecture.to_json(), net.input_shape, ())
     deliverable = Deliverable(
-        architecture, network.eval(), (lambda: onnx) if onnx else partial(FORMATS["onnx"].pack, network, described)
+        architecture, network, (lambda: onnx) if onnx else partial(FORMATS["onnx"].pack, network, described)
     )
     entries = [_entry(budget, deliverable, batches) for budget in budgets]
     return {
@@ -117,6 +119,4 @@ _TOLD = ("method", "network", "runtime", "threads", "batch", "samples")
 
 def file_checksums(paths: Sequence[Path]) -> dict[str, str]:
     """Checksums of the files that a certificate is for, by name."""
-    from budgetnet.export.files import read, sha256
-
     return {path.name: sha256(read(path)) for path in paths}

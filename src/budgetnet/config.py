@@ -63,7 +63,10 @@ class Config:
         epochs = self.epochs
         if epochs is None and self.recipe == "fast" and self.data.partition(":")[0] == "embedded":
             epochs = DEMO_EPOCHS
-        recipe = choose(self.recipe, epochs, task)
+        return self.adjusted(choose(self.recipe, epochs, task))
+
+    def adjusted(self, recipe: Recipe) -> Recipe:
+        """A recipe with the batch, the groups and the penalty of this configuration, and for its fixed architecture."""
         changes: dict[str, Any] = {}
         if self.groups is not None:
             changes["groups"] = self.groups

@@ -54,7 +54,10 @@ class RunFolder:
 
     def config(self) -> Config:
         """The configuration that the run was started with."""
-        return from_mapping(self.read_json("config.json")["config"], str(self.path / "config.json"))
+        content = self.read_json("config.json")
+        if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
+            raise UserError(f"{self.path / 'config.json'} holds no configuration; restore it or run again")
+        return from_mapping(content["config"], str(self.path / "config.json"))
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -23,16 +23,16 @@ from torch import nn
 from budgetnet import checkpoint, spaces
 from budgetnet.budget import Budget, BudgetLike, parse_all
 from budgetnet.certify import certify, file_checksums
-from budgetnet.config import Config
+from budgetnet.config import Config, from_mapping
 from budgetnet.costs import macs, params
-from budgetnet.data import DataSet
+from budgetnet.data import DataSet, check_labels
 from budgetnet.data import load as load_data
 from budgetnet.environment import machine, versions
 from budgetnet.errors import UserError
 from budgetnet.export import save_program
 from budgetnet.extract import extract
 from budgetnet.feasibility import check, profile
-from budgetnet.feeds import Feed, make_feed
+from budgetnet.feeds import Feed, SplitFeed, make_feed
 from budgetnet.folders import RunFolder, new_folder
 from budgetnet.graph import Architecture
 from budgetnet.policy import initial_logits
@@ -120,6 +120,20 @@ def check_output(net: SuperNetwork, data: DataSet) -> None:
         )
 
 
+def check_examples(net: SuperNetwork, feed: Feed | None, classes: int | None) -> None:
+    """Refuses examples in memory that the network cannot take, or labels that its output has no place for."""
+    if not isinstance(feed, SplitFeed):
+        return
+    shape = tuple(feed.split.inputs.shape[1:])
+    if shape != net.input_shape:
+        raise UserError(
+            f"the data have inputs of {'×'.join(map(str, shape))}, the network takes "
+            f"{'×'.join(map(str, net.input_shape))}; build it with input_shape={shape}"
+        )
+    if classes is not None and not feed.split.targets.is_floating_point():
+        check_labels(feed.split.targets, classes, "the data")
+
+
 def choose_device(name: str) -> str:
     """`auto` is the GPU where there is one."""
     if name == "cuda" and not torch.cuda.is_available():
@@ -169,10 +183,12 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
     folder = RunFolder(out)
     if folder.exists and not options.resume:
         raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
+    if not 0 < options.lr_scale < math.inf:
+        raise UserError(f"a learning rate scaled by {options.lr_scale} trains nothing; give --lr-scale above zero")
+    with working("checking the budgets", options.quiet):
+        fallback = job.architecture or check(profile(job.budgets, job.config.seed), job.config.seed)
     with folder.locked(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.config.seed)
-        with working("checking the budgets", options.quiet):
-            fallback = job.architecture or check(profile(job.budgets, job.config.seed), job.config.seed)
         if not folder.exists:
             _begin(folder, job)
         with _loop(job, folder, fallback, options) as loop:
@@ -368,8 +384,9 @@ def search(
     fields of `Config`: epochs, groups, batch_size, seed, max_time, threads, device.
     """
     name = recipe if isinstance(recipe, str) else recipe.name
-    config = Config(space=OWN, data=OWN, budgets=tuple(str(b) for b in budgets), recipe=name, **settings)
-    chosen = config.make_recipe("classification") if isinstance(recipe, str) else recipe
+    given = {"space": OWN, "data": OWN, "budgets": tuple(str(b) for b in budgets), "recipe": name, **settings}
+    config = from_mapping(given, "search()")
+    chosen = config.make_recipe("classification") if isinstance(recipe, str) else config.adjusted(recipe)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     device = choose_device(config.device)
@@ -380,6 +397,8 @@ def search(
     ]
     assert feeds[0] is not None
     assert feeds[1] is not None
+    for feed in feeds:
+        check_examples(net, feed, classes=net.shapes.output[0] if loss is None else None)
     task = Task(loss or Task.loss, metric or Task.metric)
     about = {"name": OWN, "task": OWN, "classes": [], "input_shape": list(net.input_shape), "scaling": "none"}
     parsed = parse_all(budgets, net, example=next(feeds[1].evaluation(1))[0])

@@ -24,7 +24,7 @@ from budgetnet.recipes import PER_EXAMPLE, Recipe, learning_rate
 from budgetnet.records import Record, Sink
 from budgetnet.sampling import Draw, EdgeDistribution
 from budgetnet.settle import Settler, settle
-from budgetnet.supernet import SuperNetwork
+from budgetnet.supernet import SuperNetwork, call
 from budgetnet.tasks import Task
 
 PHASES = ("warm-up", "search", "settle", "finish")
@@ -36,6 +36,8 @@ SNAPSHOTS = 60
 """Step records of a search that carry Γ."""
 RECALIBRATION_BATCHES = 3
 SAVE_SECONDS = 60.0
+DIVERGED = 1e8
+"""A weight of this size is beyond saving."""
 
 TIME_SHARES = {"warm-up": 0.08, "search": 0.3, "settle": 0.38, "finish": 0.92}
 """With a time limit: the share of it by which each phase ends. The rest is for the final evaluation and export."""
@@ -179,25 +181,26 @@ class Loop:
         total = self.total_steps(phase)
         if self.step == 0:
             self._record("phase", {"epochs": total / self.train.steps, "steps": total})
-        begun, deadline = self.elapsed(), self.max_time * TIME_SHARES[phase]
-        while self._progress(total, begun, deadline) < 1:
+        while self._progress(phase, total) < 1:
             for batch in self._batches(phase):
                 clock = time.monotonic()
-                progress = self._progress(total, begun, deadline)
-                values = self.train_step(phase, batch, progress)
+                values = self.train_step(phase, batch, self._progress(phase, total))
                 self.step += 1
-                self._after_step(values, len(batch[0]), self._progress(total, begun, deadline) >= 1)
+                done = self._progress(phase, total) >= 1
+                self._after_step(values, len(batch[0]), done)
                 self.seconds[phase] += time.monotonic() - clock
                 self._maybe_save()
-                if self._progress(total, begun, deadline) >= 1:
+                if done:
                     break
 
-    def _progress(self, total: int, begun: float, deadline: float) -> float:
+    def _progress(self, phase: str, total: int) -> float:
         """The share of a phase that is done: by steps or, under a time limit, by the clock if that is further."""
         by_steps = self.step / total
+        deadline = self.max_time * TIME_SHARES[phase]
         if math.isinf(deadline) or self.step == 0:
             return by_steps
-        return max(by_steps, (self.elapsed() - begun) / max(deadline - begun, 1e-3))
+        begun = self.elapsed() - self.seconds[phase]
+        return max(by_steps, self.seconds[phase] / max(deadline - begun, 1e-3))
 
     def _batches(self, phase: str) -> Iterator[Batch]:
         epoch, start = divmod(self.step, self.train.steps)
@@ -209,19 +212,16 @@ class Loop:
         draw = self._draw(phase, len(inputs))
         self.module.train()
         rate = self._learning_rate(phase, progress) * self.lr_scale
-        outputs = self.module(inputs) if draw is None else self.module(inputs, draw.gates)
+        outputs = call(self.module, inputs) if draw is None else self.module(inputs, draw.gates)
         groups = 1 if draw is None else len(draw.gates)
         losses = self.task.group_losses(outputs, targets, groups)
         loss = losses.mean()
         value = float(loss.detach())
         if not math.isfinite(value):
-            raise UserError(
-                f"the loss is {value} in step {self.step} of the {phase} phase at learning rate {rate:.3g}; the last "
-                "good checkpoint is kept: go on with --resume --lr-scale 0.3, or look at the data"
-            )
+            raise self._fault(f"the loss is {value}")
         self._descend(loss, rate)
         values = {"loss": value, "accuracy": float(self.task.metric(outputs.detach(), targets).mean()), "lr": rate}
-        if phase == "search" and draw is not None:
+        if phase == "search" and draw is not None and groups > 1:
             values["policy_lr"] = self.policy.rate
             values |= self.policy.update(draw, losses, progress, inputs)
         return values
@@ -383,8 +383,17 @@ class Loop:
         if time.monotonic() - self._saved > SAVE_SECONDS:
             self.checkpoint()
 
+    def _fault(self, what: str) -> UserError:
+        rate = self.optimizer.param_groups[0]["lr"]
+        return UserError(
+            f"{what} in step {self.step} of the {PHASES[self.phase]} phase at learning rate {rate:.3g}; the last good "
+            "checkpoint is kept: go on with --resume --lr-scale 0.3, or look at the data"
+        )
+
     def checkpoint(self) -> None:
-        """Saves the state."""
+        """Saves the state; one that has diverged is not worth going on from, and is refused."""
+        if any(not bool((parameter.detach().abs() < DIVERGED).all()) for parameter in self.module.parameters()):
+            raise self._fault("the weights have diverged")
         self.save(self.state())
         self._saved = time.monotonic()
 
@@ -457,7 +466,7 @@ def recalibrate(model: nn.Module, train: Feed, batches: int = RECALIBRATION_BATC
     model.train()
     with torch.no_grad():
         for (inputs, _), _ in zip(train.training(0), range(batches), strict=False):
-            model(inputs)
+            call(model, inputs)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
 

@@ -64,20 +64,20 @@ class SuperNetwork(nn.Module):
         plan = self.plan(gates, len(x))
         values: list[Tensor | None] = [None] * len(self.graph.nodes)
         if plan.steps:
-            values[0] = _call(self.stem, _take(x, plan.inputs))
+            values[0] = call(self.stem, _take(x, plan.inputs))
         for step in plan.steps:
             terms = [
-                (_call(self.edge_modules[run.edge], _take(cast(Tensor, values[run.source]), run.take)), run.place)
+                (call(self.edge_modules[run.edge], _take(cast(Tensor, values[run.source]), run.take)), run.place)
                 for run in step.runs
             ]
-            values[step.node] = _call(self.activations[step.node], _sum(terms, step.rows))
+            values[step.node] = call(self.activations[step.node], _sum(terms, step.rows))
             for node in step.free:
                 values[node] = None
         if not plan.steps:
             dtype = x.dtype if x.is_floating_point() else self.shapes.dtype
             zeros = x.new_zeros((len(x), *self.shapes.output), dtype=dtype)
             return zeros.requires_grad_(torch.is_grad_enabled())  # a training step need not know about this case
-        output = _call(self.head, cast(Tensor, values[-1]))
+        output = call(self.head, cast(Tensor, values[-1]))
         return output if plan.inputs is None else _sum([(output, plan.inputs)], len(x))
 
     def plan(self, gates: Tensor | Architecture | None, batch: int) -> Plan:
@@ -154,7 +154,8 @@ def _sum(terms: Sequence[tuple[Tensor, Rows]], rows: int) -> Tensor:
     return total
 
 
-def _call(module: nn.Module, x: Tensor) -> Tensor:
+def call(module: nn.Module, x: Tensor) -> Tensor:
+    """A module's output; in training, also for a single example, of which batch norm can make no statistics."""
     if len(x) == 1 and module.training:
         return _call_on_one_example(module, x)
     return cast(Tensor, module(x))

@@ -68,13 +68,12 @@ def _percent(value: float | None) -> str:
 def show(run: Path, as_json: bool) -> None:
     """Print one run: its configuration, its result, or how far it is."""
     folder = RunFolder(run)
-    config = folder.read_json("config.json")
+    row = _row(folder)
+    about = folder.read_json("config.json")
     if as_json:
-        print_json(
-            folder.read_json("summary.json") if folder.finished else {**_row(folder), "config": config["config"]}
-        )
+        print_json(folder.read_json("summary.json") if folder.finished else {**row, "config": about["config"]})
         return
-    click.echo(config["command"])
+    click.echo(about.get("command", row["space"]))
     if folder.finished:
         print_summary(folder.read_json("summary.json"))
     else:

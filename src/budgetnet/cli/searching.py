@@ -250,7 +250,13 @@ def print_summary(summary: dict[str, Any]) -> None:
     for budget in summary["budgets"]:
         value, maximum, unit = budget["value"], budget["maximum"], budget["unit"]
         verdict = "yes" if budget["met"] else "NO"
-        table.add_row(budget["text"], show(maximum, unit), show(value, unit), f"{value / maximum:.1%}", verdict)
+        table.add_row(
+            budget.get("text", budget["cost"]),
+            show(maximum, unit),
+            show(value, unit),
+            f"{value / maximum:.1%}",
+            verdict,
+        )
     if summary["budgets"]:
         print_table(table)
     test = summary["test_accuracy"]
