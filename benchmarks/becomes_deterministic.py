@@ -1,6 +1,6 @@
 """Does Γ become deterministic, as in the paper's figure of the learning dynamics?
 
-The paper recipe on the embedded images, reduced in size (8×8, 1,920 images, a ResNet fabric of 10 edges) and run long
+The paper recipe on the embedded images, reduced in size (8×8, 1,920 images, a ResNet fabric of 6 edges) and run long
 enough: the mean entropy per edge at the end, with no clamping of γ, and the curve over the epochs.
 
     python -m benchmarks.becomes_deterministic [--epochs 1600] [--run runs/deterministic]
@@ -16,7 +16,7 @@ from budgetnet import Config
 from budgetnet.records import read
 from budgetnet.run import Options, execute, prepare
 
-SPACE = "resnet-fabric:width=1,channels=4,groups=3"
+SPACE = "resnet-fabric:width=1,channels=4,groups=2"
 DATA = "embedded:size=8,limit=1920"
 BUDGET = "macs<=50%"
 PENALTY = 5.0

@@ -1,7 +1,7 @@
-"""Does the search learn? A reduced protocol: CIFAR-10 at 16×16, 30,000 training images, ResNet fabric of width 3 with 8 channels.
+"""Does the search learn? A reduced protocol: CIFAR-10 at 16×16, 30,000 training images, ResNet fabric of width 3.
 
-Budget: the multiply-adds of the fabric's ResNet-20. Opponent: that ResNet-20, trained by `budgetnet train` with the same
-final epochs, data and augmentation. Three seeds. Finished runs are not run again.
+The fabric has 8 channels, the budget is the multiply-adds of its ResNet-20. Opponent: that ResNet-20, trained by
+`budgetnet train` with the same final epochs, data and augmentation. Three seeds. Finished runs are not run again.
 
     python -m benchmarks.learns --data-root DATA [--runs runs/learns] [--seeds 0,1,2]
 """

@@ -64,7 +64,7 @@ def lines(
     alt = altair()
     end = _last_phase_end(phases, max((row["epoch"] for row in [*rows, *(background or [])]), default=0))
     phases = [phase for phase in phases if phase["start"] < end]
-    axis = alt.Axis(tickCount=6, grid=False, format="~g", labelFlush=False)
+    axis = alt.Axis(tickCount=6, grid=False, format="~f", labelFlush=False)
     x = alt.X("epoch:Q", title="epoch", scale=alt.Scale(domain=[0, end or 1]), axis=axis)
     y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=from_zero), axis=alt.Axis(format=number_format, tickCount=5))
     series = list(dict.fromkeys(row["series"] for row in rows))
