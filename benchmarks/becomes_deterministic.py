@@ -1,9 +1,12 @@
 """Does Γ become deterministic, as in the paper's figure of the learning dynamics?
 
-The paper recipe on the embedded images, reduced in size (8×8, 1,920 images, a ResNet fabric of 6 edges) and run long
-enough: the mean entropy per edge at the end, with no clamping of γ, and the curve over the epochs.
+The paper recipe and its 300 epochs on the embedded images, reduced in size: 8×8, 1,920 images, a ResNet fabric of one
+group, 6 edges. The mean entropy per edge at the end, with no clamping of γ, and the curve over the epochs.
 
-    python -m benchmarks.becomes_deterministic [--epochs 1600] [--run runs/deterministic]
+An edge that leads to a node from which nothing reaches the output any more has no effect, hence no gradient, and keeps
+its entropy. So the fabric is one in which every node leads on; larger ones keep such left-over entropy.
+
+    python -m benchmarks.becomes_deterministic [--epochs 300] [--run runs/deterministic]
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ from budgetnet import Config
 from budgetnet.records import read
 from budgetnet.run import Options, execute, prepare
 
-SPACE = "resnet-fabric:width=1,channels=4,groups=2"
+SPACE = "resnet-fabric:width=3,channels=4,groups=1"
 DATA = "embedded:size=8,limit=1920"
-BUDGET = "macs<=50%"
+BUDGET = "macs<=45%"
 PENALTY = 5.0
 BAR = 0.05
 
@@ -26,7 +29,7 @@ BAR = 0.05
 def main() -> None:
     """Runs the search, or goes on with it, and writes the curve."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=float, default=1600)
+    parser.add_argument("--epochs", type=float, default=300)
     parser.add_argument("--run", type=Path, default=Path("runs/deterministic"))
     arguments = parser.parse_args()
     config = Config(
