@@ -48,10 +48,10 @@ class Recipe:
     """Adapt λ to the observed violation; otherwise it stays at `penalty`."""
     anneal: float = 0.0
     """Share of the search phase in which the budget falls from the full cost to its target."""
-    settle_evaluations: int = 48
+    settle_evaluations: int = 96
     """Candidates at most; fewer if they would take more than `settle_share` of the finish's compute."""
-    settle_share: float = 0.08
-    settle_examples: int = 768
+    settle_share: float = 0.12
+    settle_examples: int = 1024
 
     @property
     def settles(self) -> bool:
@@ -65,7 +65,7 @@ class Recipe:
 
 def fast(epochs: float = 16) -> Recipe:
     """The default: sampled warm-up, policy gradient, settle, and `epochs` of finish for the chosen architecture."""
-    return Recipe("fast", warmup_epochs=epochs / 16, search_epochs=epochs * 4 / 16, finish_epochs=epochs)
+    return Recipe("fast", warmup_epochs=epochs / 16, search_epochs=epochs * 6 / 16, finish_epochs=epochs)
 
 
 def paper(epochs: float = 300, task: str = "classification") -> Recipe:
