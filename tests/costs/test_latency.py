@@ -134,6 +134,7 @@ def test_a_cost_predicts_measures_and_remembers_exactly(runtime: str) -> None:
     assert torch.get_num_threads() == threads
     assert predicted.dtype == torch.float64
     assert 0 < predicted[1] < predicted[0]
+    assert predicted[0] > cost(net.graph.full), "a bound has a margin"
     assert 0 < evidence.value < evidence.upper_bound
     assert evidence.upper_bound >= evidence.value * (1 + latency_module.HEADROOM[0])
     assert cost.measure(net.graph.full) is evidence

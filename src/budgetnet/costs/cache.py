@@ -37,7 +37,11 @@ class Vectorised(Protocol):
 
 @runtime_checkable
 class Measurable(Protocol):
-    """A cost whose `evaluate` is a prediction: `measure` is the truth, `refresh` fits the prediction again."""
+    """A cost whose `evaluate` predicts the bound that `measure` will find; `refresh` fits the prediction again."""
+
+    def __call__(self, architecture: Architecture) -> float:
+        """The predicted value of one architecture, without the margin that a bound has."""
+        ...
 
     def measure(self, architecture: Architecture) -> Evidence:
         """Measures the extracted network."""
@@ -111,7 +115,7 @@ class Meter:
     @property
     def full(self) -> float:
         """The cost of the full super network: what an inconsistent sample is charged, and what shares refer to."""
-        return self(self.graph.full) if isinstance(self.function, Measurable) else self._constant_full
+        return float(self.function(self.graph.full)) if isinstance(self.function, Measurable) else self._constant_full
 
     @cached_property
     def _constant_full(self) -> float:

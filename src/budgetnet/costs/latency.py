@@ -54,6 +54,8 @@ HEADROOM = (0.03, 0.25)
 """The least and the most that a chosen network stays below its budget, so that a later measurement holds too."""
 TOLERATED = 0.05
 """The predictor's error on fresh networks above which it is fitted again."""
+WORST_ERROR = 0.15
+"""The most of its own error that a prediction is raised by."""
 
 
 class Latency:
@@ -69,14 +71,24 @@ class Latency:
         self._coefficients: Array | None = None
         self._scale = 0.0
         self._headroom = 0.0
+        self._error = 0.0
 
     def __call__(self, architecture: Architecture) -> float:
         """The predicted seconds of one architecture."""
-        return float(self.evaluate(architecture.live().gates()[None])[0])
+        return float(self.predict(architecture.live().gates()[None])[0])
+
+    def predict(self, live: Tensor) -> Array:
+        """The predicted seconds of each row of live gates."""
+        seconds: Array = self._features(live) @ self._fitted() * self._scale
+        return seconds
 
     def evaluate(self, live: Tensor) -> Tensor:
-        """The predicted seconds of each row of live gates."""
-        return torch.from_numpy(self._features(live) @ self._fitted() * self._scale)
+        """What `measure` is expected to bound each row's seconds by: the prediction, its error and the headroom on top.
+
+        So a network that fills a budget by this number will in all likelihood hold it when it is measured.
+        """
+        predicted = self.predict(live)
+        return torch.from_numpy(predicted * (1 + self._headroom + self._error))
 
     def smallest(self) -> Architecture:
         """The connected architecture with the least predicted latency: a single path."""
@@ -104,6 +116,7 @@ class Latency:
         measured = np.array([float(timing.ratio(self.series(a, FIT))) for a in fresh])
         self._ratios.update(zip(map(key_of, fresh), measured.tolist(), strict=True))
         error = predictor.error(predicted, measured)
+        self._error = min((self._error + error) / 2, WORST_ERROR)
         if error > TOLERATED:
             self._fit()
         return {"error": error, "measured": float(len(fresh)), "refitted": float(error > TOLERATED)}
@@ -114,11 +127,15 @@ class Latency:
         begin = time.monotonic()
         series = self._interleave(network, CERTIFY)
         evidence = self._judge(series)
-        while maximum < evidence.upper_bound < HOPELESS * maximum and time.monotonic() - begin < PATIENCE:
+        while self._undecided(evidence, maximum) and time.monotonic() - begin < PATIENCE:
             series = timing.join([series, self._interleave(network, CERTIFY)])
             evidence = self._judge(series)
         what = "exported" if self.runtime == "onnx" else "extracted"
         return Evidence(evidence.value, evidence.upper_bound, {**evidence.how, "network": what})
+
+    @staticmethod
+    def _undecided(evidence: Evidence, maximum: float) -> bool:
+        return evidence.upper_bound > maximum and evidence.value < HOPELESS * maximum
 
     def series(self, architecture: Architecture, effort: Effort) -> Series:
         """Times of an architecture's network and of the reference."""
@@ -132,6 +149,7 @@ class Latency:
             "coefficients": None if self._coefficients is None else self._coefficients.tolist(),
             "scale": self._scale,
             "headroom": self._headroom,
+            "error": self._error,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -139,7 +157,7 @@ class Latency:
         self._ratios = dict(state["ratios"])
         self._evidence = {key: Evidence(*values) for key, values in state["evidence"].items()}
         self._coefficients = None if state["coefficients"] is None else np.array(state["coefficients"])
-        self._scale, self._headroom = state["scale"], state["headroom"]
+        self._scale, self._headroom, self._error = state["scale"], state["headroom"], state["error"]
 
     @cached_property
     def _features(self) -> predictor.Features:
@@ -154,7 +172,7 @@ class Latency:
     def _fitted(self) -> Array:
         if self._coefficients is None:
             self._calibrate()
-            self._fit()
+            self._error = min(self._fit(), WORST_ERROR)
         assert self._coefficients is not None
         return self._coefficients
 
@@ -167,7 +185,7 @@ class Latency:
         quiets: list[float] = []
         full = self._prepared(extract(self.net, graph.full))
         for turn, architecture in enumerate([*samples, None]):
-            controls += [self._interleave(full, SETTLE if self.tail else FIT) for _ in range(turns.count(turn))]
+            controls += [self._interleave(full, SETTLE) for _ in range(turns.count(turn))]
             if architecture is not None:
                 series = self.series(architecture, FIT)
                 self._ratios[key_of(architecture)] = float(timing.ratio(series))
@@ -181,10 +199,13 @@ class Latency:
             self._scale = float(np.median(values)) / ratio
         self._headroom = float(np.clip(3 * np.std(np.log(values), ddof=1), *HEADROOM))
 
-    def _fit(self) -> None:
+    def _fit(self) -> float:
+        """Fits to everything measured; the error that is left, doubled, since networks not seen are harder."""
         rows = torch.stack([_gates(key, len(self.net.graph.edges)) for key in self._ratios])
         measured = np.array(list(self._ratios.values()))
-        self._coefficients = predictor.fit(self._features(rows), measured, self._features.work)
+        counts = self._features(rows)
+        self._coefficients = predictor.fit(counts, measured, self._features.work)
+        return 2 * predictor.error(counts @ self._coefficients, measured)
 
     def _prepared(self, network: fx.GraphModule, model: bytes | None = None) -> runtimes.Prepare:
         shape = self.net.input_shape

@@ -15,6 +15,7 @@ from budgetnet.export.folding import fold
 from budgetnet.export.formats import onnx_session
 from budgetnet.export.onnx_graph import INPUT, to_onnx
 from budgetnet.export.pieces import Pieces, quiet
+from budgetnet.export.reasons import reason
 from budgetnet.extract import extract
 from budgetnet.spaces import resnet_fabric
 
@@ -93,6 +94,7 @@ def _compiled(network: fx.GraphModule, images: torch.Tensor) -> Run:
         with quiet():
             run()
     except Exception as error:  # the compiler's errors have no common class
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"torch.compile does not work here ({reason:.200}); install g++, or use runtime=onnx") from None
+        raise UserError(
+            f"torch.compile does not work here ({reason(error)}); install g++, or use runtime=onnx"
+        ) from None
     return run

@@ -16,6 +16,7 @@ from budgetnet.export.files import CHECKSUM, UNSEALED, seal
 from budgetnet.export.folding import fold
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import need_onnx, quiet
+from budgetnet.export.reasons import reason
 from budgetnet.extract import extract
 from budgetnet.graph import Architecture
 from budgetnet.spaces import build
@@ -70,8 +71,7 @@ def onnx_session(data: bytes, name: str, threads: int | None = None) -> Any:
     try:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime has a class of its own for every way in which a model can be wrong
-        reason = str(error).strip().splitlines()[-1]
-        raise UserError(f"ONNX Runtime cannot run {name} ({reason:.200}); export it again") from None
+        raise UserError(f"ONNX Runtime cannot run {name} ({reason(error)}); export it again") from None
 
 
 def _load_onnx(data: bytes, name: str) -> tuple[Description, Runner]:
@@ -88,8 +88,7 @@ def program(network: nn.Module, input_shape: Sequence[int]) -> torch.export.Expo
         with quiet(), torch.no_grad():
             return torch.export.export(network.eval(), example, dynamic_shapes=({0: torch.export.Dim("batch")},))
     except Exception as error:  # a user's module may contain anything
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"torch.export cannot take this network ({reason:.200}); use other layers") from error
+        raise UserError(f"torch.export cannot take this network ({reason(error)}); use other layers") from error
 
 
 def program_bytes(network: nn.Module, input_shape: Sequence[int], texts: dict[str, str] | None = None) -> bytes:
@@ -113,8 +112,7 @@ def _load_torch(data: bytes, name: str) -> tuple[Description, Runner]:
             module = torch.export.load(io.BytesIO(data), extra_files=extra).module()
         texts = json.loads(extra[_EXTRA])
     except Exception as error:  # torch raises many things for a file that is not its own
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"torch cannot load {name} as a program ({reason:.200}); export it again") from None
+        raise UserError(f"torch cannot load {name} as a program ({reason(error)}); export it again") from None
     return Description.from_strings(texts, name), lambda images: cast(Tensor, module(images))
 
 

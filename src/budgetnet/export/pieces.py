@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from budgetnet.errors import UserError
+from budgetnet.export.reasons import reason
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
@@ -132,9 +133,8 @@ def _export(parts: Sequence[Part]) -> list[Piece]:
             program = torch.export.export(whole, (inputs, states), dynamic_shapes=shapes)
             exported = torch.onnx.export(program, dynamo=True, verbose=False, opset_version=OPSET)
     except Exception as error:  # a user's module may contain anything
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         names = ", ".join(part.name for part in parts[:3]) + (", …" if len(parts) > 3 else "")
-        raise UserError(f"the modules {names} cannot become ONNX ({reason:.200}); use other layers there") from error
+        raise UserError(f"the modules {names} cannot become ONNX ({reason(error)}); use other layers there") from error
     assert exported is not None
     return _take_apart(exported.model_proto, [len(state) for state in states])
 

@@ -47,6 +47,8 @@ class Stored:
 
 def open_stored(path: Path, net: SuperNetwork | None = None) -> Stored:
     """A run folder or a model file; a run on a user's own network needs that network, built as it was."""
+    if not path.exists():
+        raise UserError(f"there is no {path}; give the folder of a run or a model file")
     return _open_run(path, net) if path.is_dir() else _open_file(path, net)
 
 
