@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,19 +41,23 @@ def test_the_segmentation_fabric_follows_the_rules() -> None:
     check_space(SPACES["neural-fabric"], **arguments)
 
 
-def cost_text(name: str) -> str:
+def cost_text(name: str, placement: Path) -> str:
     parameters = list(inspect.signature(COSTS[name].factory).parameters.values())[1:]
     needed = [p.name for p in parameters if p.default is inspect.Parameter.empty]
-    missing = [parameter for parameter in needed if parameter not in COST_ARGUMENTS]
+    values = {**COST_ARGUMENTS, "placement": placement}
+    missing = [parameter for parameter in needed if parameter not in values]
     assert not missing, f"the cost {name} needs {missing[0]}: add a value to COST_ARGUMENTS so that it is tested"
-    return f"{name}({','.join(f'{p}={COST_ARGUMENTS[p]}' for p in needed)})"
+    return f"{name}({','.join(f'{p}={values[p]}' for p in needed)})"
 
 
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("space", SPACES)
-def test_every_registered_cost_follows_the_rules_in_every_space(cost: str, space: str) -> None:
+def test_every_registered_cost_follows_the_rules_in_every_space(cost: str, space: str, tmp_path: Path) -> None:
+    net = small_space(space)
+    placement = tmp_path / "placement.json"
+    placement.write_text(json.dumps({"cloud": [net.graph.sink]}))
     exact = cost in ("macs", "params", "size", "steps")
-    check_cost(cost_text(cost), small_space(space), tolerance=0.0 if exact else MEASURED)
+    check_cost(cost_text(cost, placement), net, tolerance=0.0 if exact else MEASURED)
 
 
 def test_the_embedded_data_set_follows_the_rules() -> None:

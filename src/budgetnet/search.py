@@ -272,10 +272,12 @@ class Loop:
             return {}
         total = self.total_steps("search")
         due = self.step * SNAPSHOTS // total > (self.step - every) * SNAPSHOTS // total
-        return {"probabilities": self._probabilities()} if due else {}
+        return self._distribution() if due else {}
 
-    def _probabilities(self) -> list[float]:
-        return [round(p, 4) for p in self.policy.distribution.probabilities.tolist()]
+    def _distribution(self) -> dict[str, Any]:
+        distribution = self.policy.distribution
+        probabilities = [round(p, 4) for p in distribution.probabilities.tolist()]
+        return {"entropy": float(distribution.entropy().mean()), "probabilities": probabilities}
 
     def _look(self) -> dict[str, Any]:
         """What is worth knowing after an epoch, on validation data where an architecture stands for the phase."""
@@ -283,8 +285,10 @@ class Loop:
         if phase == "finish":
             loss, metric = evaluate(self.module, self.task, self.validation.evaluation(LOOK))
             return {"validation_loss": loss, "validation_accuracy": metric}
-        entropy = {"entropy": float(self.policy.distribution.entropy().mean())}
-        return {**entropy, **self._look_at_mode()} if phase == "search" else entropy
+        seen = self._distribution()
+        if phase != "search":
+            return {"entropy": seen["entropy"]}
+        return {**seen, **self._look_at_mode()}
 
     def _look_at_mode(self) -> dict[str, Any]:
         distribution = self.policy.distribution
@@ -292,7 +296,6 @@ class Loop:
         entry = self._evaluate(gates)
         seen: dict[str, Any] = {"validation_loss": entry.loss, "validation_accuracy": entry.metric}
         seen |= {f"mode_cost/{name}": value for name, value in entry.costs.items()}
-        seen["probabilities"] = self._probabilities()
         for budget in self.budgets:
             if isinstance(budget.meter.function, Measurable):
                 samples = distribution.sample(8, self._generator("refresh", self.step)).gates
