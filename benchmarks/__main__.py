@@ -1,4 +1,4 @@
-"""Runs every benchmark, one after the other, and writes benchmarks/results: `make bench`, or `python -m benchmarks NAME…`.
+"""Runs every benchmark in turn and writes benchmarks/results: `make bench`, or `python -m benchmarks NAME…`.
 
 Those on CIFAR-10 need its folder in BUDGETNET_DATA and are left out, with a word, where it is not set. All of them
 together take hours; a name or several choose.
