@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from budgetnet.graph import Edge, Graph
-from budgetnet.plan import Plan, Rows, group_of_rows, make_plan
+from budgetnet.plan import Plan, group_of_rows, make_plan
+from budgetnet.rows import Rows
 from tests.strategies import examples, graphs, live_names, random_gates
 
 

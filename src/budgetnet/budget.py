@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,8 +20,8 @@ BudgetLike = str | tuple[str | CostFactory, float]
 """`"macs<=40.9M"`, or a cost (its text, or a function of the super network) and a maximum in its base unit."""
 
 FEW_DRAWS = 16
-CAUTION = 3.0
-"""How many widths of a random cost's 95 % bound an architecture is chosen below its budget."""
+TIGHTER = 0.99
+"""Of what is needed, when a budget is lowered."""
 
 _GRAMMAR = re.compile(r"\s*(.+?)\s*(?:<=|≤)\s*(.+?)\s*")
 
@@ -145,13 +145,20 @@ def _likely_cost(meter: Meter, gates: Tensor, batch: Any) -> Tensor:
 
 def proven_within(budgets: Sequence[Budget], architecture: Architecture, batch: Any = None) -> bool:
     """Whether an architecture holds every budget by evidence, with room for worse evidence the next time."""
-    return all(_surely_within(budget, budget.meter.evidence(architecture, batch)) for budget in budgets)
+    return all(budget.meter.evidence(architecture, batch).cautious <= budget.maximum for budget in budgets)
 
 
-def _surely_within(budget: Budget, evidence: Evidence) -> bool:
-    """A measured cost's bound has headroom of its own; a random one's is as narrow as its draws are many."""
-    widths = CAUTION if budget.meter.stochastic else 1.0
-    return evidence.value + widths * (evidence.upper_bound - evidence.value) <= budget.maximum
+def tightened(budgets: Sequence[Budget], architecture: Architecture, batch: Any = None) -> list[Budget]:
+    """The budgets lowered by as much as this architecture's evidence is worse than what `evaluate` thinks of it."""
+    return [_tightened(budget, architecture, batch) for budget in budgets]
+
+
+def _tightened(budget: Budget, architecture: Architecture, batch: Any) -> Budget:
+    found = budget.meter.evidence(architecture, batch).cautious
+    if found <= budget.maximum:
+        return budget
+    thought = float(_likely_cost(budget.meter, architecture.gates()[None], batch)[0])
+    return replace(budget, maximum=TIGHTER * budget.maximum * thought / found)
 
 
 @dataclass

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from budgetnet.budget import Budget
-from budgetnet.costs import AdditiveCost, Meter
+from budgetnet.costs import Meter
+from budgetnet.costs.cache import KnowsSmallest, Measurable
 from budgetnet.errors import UserError
 from budgetnet.graph import Architecture, Graph
 from budgetnet.sampling import EdgeDistribution
@@ -87,9 +88,12 @@ def _joint(budgets: Sequence[Budget], starts: Sequence[Architecture], seed: int)
 
 
 def smallest(meter: Meter, seed: int = 0) -> tuple[Architecture, bool]:
-    """The cheapest connected architecture, and whether it is exact: so for additive costs and for small graphs."""
-    if isinstance(meter.function, AdditiveCost):
-        return meter.function.smallest(), True
+    """The cheapest connected architecture, and whether that is certain.
+
+    A cost that knows it is asked (a measured one knows it by its estimate); otherwise small graphs are enumerated.
+    """
+    if isinstance(meter.function, KnowsSmallest):
+        return meter.function.smallest(), not isinstance(meter.function, Measurable)
     gates, exact = minimise(meter.graph, lambda rows: _expected(meter, rows), seed)
     return meter.graph.architecture(gates), exact and not meter.stochastic
 

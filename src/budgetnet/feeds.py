@@ -15,6 +15,8 @@ from budgetnet.errors import UserError
 
 Batch = tuple[Tensor, Tensor]
 EVALUATION_BATCH = 256
+EVALUATION_VALUES = 256 * 3 * 32 * 32
+"""Input values in an evaluation batch: large images are judged a few at a time, as memory wants it."""
 
 
 class Feed(Protocol):
@@ -38,13 +40,20 @@ class SplitFeed:
     """Batches of examples in memory."""
 
     def __init__(
-        self, split: Split, batch_size: int, seed: int, augmentation: Augmentation | None = None, device: str = "cpu"
+        self,
+        split: Split,
+        batch_size: int,
+        seed: int,
+        augmentation: Augmentation | None = None,
+        device: str = "cpu",
+        memory_format: torch.memory_format = torch.contiguous_format,
     ) -> None:
         self.split = split
         self.batch_size = min(batch_size, len(split))
         self.seed = seed
         self.augmentation = augmentation
         self.device = device
+        self.memory_format = memory_format
 
     @property
     def steps(self) -> int:
@@ -53,7 +62,7 @@ class SplitFeed:
 
     def training(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """See `Feed`."""
-        return batches(
+        found = batches(
             self.split,
             self.batch_size,
             seed=self.seed,
@@ -64,20 +73,31 @@ class SplitFeed:
             start=start,
             device=self.device,
         )
+        return ((laid_out(inputs, self.memory_format), targets) for inputs, targets in found)
 
     def evaluation(self, limit: int | None = None) -> Iterator[Batch]:
         """See `Feed`."""
         split = self.split if limit is None else self.split.take(min(limit, len(self.split)))
-        return batches(split, EVALUATION_BATCH, seed=0, epoch=0, shuffle=False, device=self.device)
+        fitting = EVALUATION_VALUES // max(split.inputs[:1].numel(), 1)
+        size = min(max(fitting, 4), EVALUATION_BATCH)
+        found = batches(split, size, seed=0, epoch=0, shuffle=False, device=self.device)
+        return ((laid_out(inputs, self.memory_format), targets) for inputs, targets in found)
 
 
 class LoaderFeed:
     """Batches of a user's DataLoader, whose randomness (torch's generator) is seeded anew for each epoch."""
 
-    def __init__(self, loader: DataLoader[Any], seed: int, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        loader: DataLoader[Any],
+        seed: int,
+        device: str = "cpu",
+        memory_format: torch.memory_format = torch.contiguous_format,
+    ) -> None:
         self.loader = loader
         self.seed = seed
         self.device = device
+        self.memory_format = memory_format
 
     @property
     def steps(self) -> int:
@@ -120,15 +140,27 @@ class LoaderFeed:
                 raise UserError(
                     f"the data loader gave a {type(batch).__name__}; it must give pairs of inputs and targets"
                 )
-            yield batch[0].to(self.device), batch[1].to(self.device)
+            yield laid_out(batch[0].to(self.device), self.memory_format), batch[1].to(self.device)
+
+
+def laid_out(inputs: Tensor, memory_format: torch.memory_format) -> Tensor:
+    """Images in this memory format, by their strides too where one channel leaves these open; others as they are."""
+    if inputs.dim() != 4 or memory_format is not torch.channels_last:
+        return inputs
+    return torch.empty_like(inputs, memory_format=memory_format).copy_(inputs)
 
 
 def make_feed(
-    source: Any, batch_size: int, seed: int, augmentation: Augmentation | None = None, device: str = "cpu"
+    source: Any,
+    batch_size: int,
+    seed: int,
+    augmentation: Augmentation | None = None,
+    device: str = "cpu",
+    memory_format: torch.memory_format = torch.contiguous_format,
 ) -> Feed:
     """A feed of tensors, arrays, a Split, a torch Dataset or a DataLoader."""
     if isinstance(source, DataLoader):
-        return LoaderFeed(source, seed, device)
+        return LoaderFeed(source, seed, device, memory_format)
     if hasattr(source, "training") and hasattr(source, "evaluation"):
         return cast(Feed, source)
-    return SplitFeed(as_split(source), batch_size, seed, augmentation, device)
+    return SplitFeed(as_split(source), batch_size, seed, augmentation, device, memory_format)

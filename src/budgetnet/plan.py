@@ -5,6 +5,7 @@ A node's value holds only the rows (examples) of the groups in which the node is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,9 +14,7 @@ import torch
 from torch import Tensor
 
 from budgetnet.graph import Graph
-
-Rows = slice | Tensor | None
-"""Which rows of a tensor: all (None), neighbours (a slice, no copy), or any (an index)."""
+from budgetnet.rows import Rows
 
 
 def group_of_rows(batch: int, groups: int) -> Tensor:
@@ -37,20 +36,39 @@ class Run:
 
 @dataclass(frozen=True)
 class Step:
-    """One node: the edges to run and sum, the rows of the sum, and the nodes that nobody needs afterwards."""
+    """One node: the edges to run and sum, the rows of the sum, and the nodes that nobody needs afterwards.
+
+    `gap` are the rows that the first edge leaves out; it is the one that covers most.
+    """
 
     node: int
     runs: tuple[Run, ...]
     rows: int
+    gap: Rows
     free: tuple[int, ...]
 
 
 @dataclass(frozen=True)
+class Spread:
+    """The rows of a node's value that each of its edges reads, most rows first; `gap` are those that it leaves."""
+
+    edges: tuple[int, ...]
+    parts: tuple[Rows, ...]
+    gap: Rows
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The live nodes in topological order, and the examples whose architecture is connected."""
+    """The live nodes in topological order, and the examples whose architecture is connected.
+
+    `spreads` has the nodes of which some edge does not read every row.
+    """
 
     inputs: Rows
+    gap: Rows
+    """The examples whose architecture is not connected."""
     steps: tuple[Step, ...]
+    spreads: Mapping[int, Spread]
 
 
 @lru_cache(maxsize=256)
@@ -70,16 +88,18 @@ def make_plan(graph: Graph, packed: bytes, groups: int, batch: int) -> Plan:
             node,
             tuple(group),
             int(nodes[:, node].sum()),
+            _complement(group[0].place, int(nodes[:, node].sum())),
             tuple(source for source in {run.source for run in group} if last_use[source] == node),
         )
         for node, group in enumerate(runs)
         if group
     ]
-    return Plan(_rows(np.flatnonzero(nodes[:, 0]), batch), tuple(steps))
+    inputs = _rows(np.flatnonzero(nodes[:, 0]), batch)
+    return Plan(inputs, _complement(inputs, batch), tuple(steps), _spreads(runs, nodes.sum(0)))
 
 
 def _runs(graph: Graph, live: np.ndarray, nodes: np.ndarray) -> list[list[Run]]:
-    """The runs of every node, sums that cover all its rows first, so that partial ones are added into them."""
+    """The runs of every node, those that cover most of its rows first, so that the others are added into them."""
     position = np.cumsum(nodes, 0) - 1
     counts = nodes.sum(0)
     edges, rows = np.nonzero(live.T)
@@ -91,7 +111,36 @@ def _runs(graph: Graph, live: np.ndarray, nodes: np.ndarray) -> list[list[Run]]:
         edge, source, target = int(edges[start]), int(sources[start]), int(targets[start])
         run = Run(edge, source, _rows(take[start:stop], counts[source]), _rows(place[start:stop], counts[target]))
         runs[target].append(run)
-    return [sorted(group, key=lambda run: run.place is not None) for group in runs]
+    return [sorted(group, key=lambda run: -_count(run.place, len(live))) for group in runs]
+
+
+def _spreads(runs: list[list[Run]], counts: np.ndarray) -> dict[int, Spread]:
+    readers: dict[int, list[Run]] = {}
+    for run in (run for group in runs for run in group):
+        readers.setdefault(run.source, []).append(run)
+    spreads = {}
+    for node, group in readers.items():
+        if any(run.take is not None for run in group):
+            rows = int(counts[node])
+            group.sort(key=lambda run: -_count(run.take, rows))
+            edges, parts = zip(*((run.edge, run.take) for run in group), strict=True)
+            spreads[node] = Spread(edges, parts, _complement(parts[0], rows))
+    return spreads
+
+
+def _count(rows: Rows, of: int) -> int:
+    if rows is None:
+        return of
+    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+
+
+def _complement(rows: Rows, of: int) -> Rows:
+    """The rows (of so many) that are not among these; None if there are none."""
+    if rows is None:
+        return None
+    left = np.ones(of, bool)
+    left[rows if isinstance(rows, slice) else rows.numpy()] = False
+    return _rows(np.flatnonzero(left), of) if left.any() else None
 
 
 def _rows(index: np.ndarray, count: int) -> Rows:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import cast
 
 import numpy as np
@@ -19,14 +18,17 @@ from torch.func import functional_call
 
 from budgetnet.errors import UserError
 from budgetnet.graph import Architecture, Graph
-from budgetnet.plan import Plan, Rows, make_plan
+from budgetnet.plan import Plan, Run, make_plan
+from budgetnet.rows import gather, spread
 
 
 class SuperNetwork(nn.Module):
     """`l_i = act_i(Σ_k h_{k,i} f_{k,i}(l_k))`, `l_1 = stem(x)`, output `head(l_N)` (paper, equation 1).
 
     `modules` maps edge names to modules; `activation` is copied to every node but the source, or maps nodes to modules;
-    `input_shape` is that of one example. One dry run on the meta device finds the shapes, and edges that do not fit.
+    `input_shape` is that of one example, `memory_format` the one in which a training loop should give examples: modules
+    that call `view` want the default, convolutions on a CPU are faster with channels last. One dry run on the meta device finds the
+    shapes, and edges that do not fit.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class SuperNetwork(nn.Module):
         input_dtype: torch.dtype = torch.float32,
         name: str = "custom",
         named: Mapping[str, Architecture] | None = None,
+        memory_format: torch.memory_format = torch.contiguous_format,
     ) -> None:
         super().__init__()
         _check_modules(graph, modules)
@@ -49,6 +52,7 @@ class SuperNetwork(nn.Module):
         self.named = dict(named or {})
         self.input_shape = tuple(input_shape)
         self.input_dtype = input_dtype
+        self.memory_format = memory_format
         self.stem = stem or nn.Identity()
         self.edge_modules = nn.ModuleList(modules[edge.name] for edge in graph.edges)
         self.activations = nn.ModuleList(_activations(graph, activation))
@@ -62,23 +66,20 @@ class SuperNetwork(nn.Module):
         Examples of a group whose architecture does not connect the source to the sink get zeros.
         """
         plan = self.plan(gates, len(x))
-        values: list[Tensor | None] = [None] * len(self.graph.nodes)
-        if plan.steps:
-            values[0] = call(self.stem, _take(x, plan.inputs))
-        for step in plan.steps:
-            terms = [
-                (call(self.edge_modules[run.edge], _take(cast(Tensor, values[run.source]), run.take)), run.place)
-                for run in step.runs
-            ]
-            values[step.node] = call(self.activations[step.node], _sum(terms, step.rows))
-            for node in step.free:
-                values[node] = None
         if not plan.steps:
             dtype = x.dtype if x.is_floating_point() else self.shapes.dtype
             zeros = x.new_zeros((len(x), *self.shapes.output), dtype=dtype)
             return zeros.requires_grad_(torch.is_grad_enabled())  # a training step need not know about this case
-        output = call(self.head, cast(Tensor, values[-1]))
-        return output if plan.inputs is None else _sum([(output, plan.inputs)], len(x))
+        values = _Values(plan)
+        values.put(0, call(self.stem, x if plan.inputs is None else x[plan.inputs]))
+        for step in plan.steps:
+            terms = [call(self.edge_modules[run.edge], values.get(run)) for run in step.runs]
+            total = gather(terms, [run.place for run in step.runs], step.rows, step.gap)
+            del terms
+            values.put(step.node, call(self.activations[step.node], total))
+            values.drop(step.free)
+        output = call(self.head, values.last)
+        return output if plan.inputs is None else gather([output], [plan.inputs], len(x), plan.gap)
 
     def plan(self, gates: Tensor | Architecture | None, batch: int) -> Plan:
         """How to run these gates on so many examples; computed once for equal gates."""
@@ -126,32 +127,31 @@ class Shapes:
     dtype: torch.dtype
 
 
-def _take(value: Tensor, rows: Rows) -> Tensor:
-    if rows is None:
-        return value
-    return value[rows] if isinstance(rows, slice) else value.index_select(0, rows.to(value.device))
+class _Values:
+    """The values of the nodes while a plan is carried out: whole, or as the rows that each edge reads."""
 
+    def __init__(self, plan: Plan) -> None:
+        self.spreads = plan.spreads
+        self.whole: dict[int, Tensor] = {}
+        self.parts: dict[int, Tensor] = {}
 
-def _sum(terms: Sequence[tuple[Tensor, Rows]], rows: int) -> Tensor:
-    """The sum of terms that each cover some rows. Only a tensor made here is written to in place."""
-    first, place = terms[0]
-    if place is None and len(terms) == 1:
-        return first
-    dtype = reduce(torch.promote_types, (term.dtype for term, _ in terms))  # they differ under autocast
-    if place is not None:
-        total, rest = first.new_zeros((rows, *first.shape[1:]), dtype=dtype), terms
-    elif terms[1][1] is None:
-        total, rest = (first + terms[1][0]).to(dtype), terms[2:]
-    else:
-        total, rest = first.to(dtype, copy=True), terms[1:]
-    for term, place in rest:
-        if place is None:
-            total += term
-        elif isinstance(place, slice):
-            total[place] += term
+    def put(self, node: int, value: Tensor) -> None:
+        """A new value."""
+        self.last = value
+        plan = self.spreads.get(node)
+        if plan is None:
+            self.whole[node] = value
         else:
-            total.index_add_(0, place.to(total.device), term.to(dtype))
-    return total
+            self.parts.update(zip(plan.edges, spread(value, plan.parts, plan.gap), strict=True))
+
+    def get(self, run: Run) -> Tensor:
+        """What an edge reads; it does so once."""
+        return self.whole[run.source] if run.source not in self.spreads else self.parts.pop(run.edge)
+
+    def drop(self, nodes: Sequence[int]) -> None:
+        """Nobody needs these any more."""
+        for node in nodes:
+            self.whole.pop(node, None)
 
 
 def call(module: nn.Module, x: Tensor) -> Tensor:

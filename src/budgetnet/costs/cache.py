@@ -25,6 +25,9 @@ STOCHASTIC_DRAWS = 400
 QUANTILE_DRAWS = 60
 """Evaluations behind one sample of a stochastic cost's quantile, during the search."""
 
+CAUTION = 3.0
+"""How many widths of a random cost's 95 % bound an architecture is chosen below its budget."""
+
 
 @runtime_checkable
 class Vectorised(Protocol):
@@ -49,6 +52,15 @@ class Measurable(Protocol):
 
     def refresh(self, live: Tensor) -> Mapping[str, float]:
         """Compares prediction and measurement on fresh samples, refits where they differ, and says by how much."""
+        ...
+
+
+@runtime_checkable
+class KnowsSmallest(Protocol):
+    """A cost that knows its cheapest connected architecture."""
+
+    def smallest(self) -> Architecture:
+        """The cheapest, as far as it can be told without measuring."""
         ...
 
 
@@ -104,10 +116,10 @@ class Meter:
     def _random_evidence(self, architecture: Architecture, batches: Sequence[Any]) -> Evidence:
         live = architecture.live()
         draws = [self._measure(live, batch) for batch in batches]
-        if self.quantile is None:
-            return Evidence(*mean_bound(draws), {"method": "mean of draws", "samples": len(draws)})
-        how = {"method": f"{self.quantile:g} quantile of draws", "samples": len(draws)}
-        return Evidence(*quantile_bound(draws, self.quantile), how)
+        what = "mean" if self.quantile is None else f"{self.quantile:g} quantile"
+        value, bound = mean_bound(draws) if self.quantile is None else quantile_bound(draws, self.quantile)
+        how = {"method": f"{what} of draws", "samples": len(draws)}
+        return Evidence(value, bound, how, cautious=value + CAUTION * (bound - value))
 
     def _draw_count(self) -> int:
         return max(STOCHASTIC_DRAWS, draws_needed(self.quantile) if self.quantile else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,3 +15,9 @@ class Evidence:
     value: float
     upper_bound: float
     how: Mapping[str, Any] = field(default_factory=dict)
+    cautious: float = math.nan
+    """What to choose by, with room for worse evidence the next time; the upper bound if nothing else is given."""
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.cautious):
+            object.__setattr__(self, "cautious", self.upper_bound)

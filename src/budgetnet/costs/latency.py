@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -103,8 +103,10 @@ class Latency:
         if key not in self._evidence:
             series = self.series(architecture, SETTLE)
             self._ratios[key] = float(timing.ratio(series))
-            self._evidence[key] = self._with_headroom(series)
-        return self._evidence[key]
+            self._evidence[key] = self._on_a_quiet_machine(series)
+        found = self._evidence[key]
+        cautious = max(found.upper_bound, found.value * (1 + self._headroom))
+        return replace(found, how={**found.how, "headroom": self._headroom}, cautious=cautious)
 
     def refresh(self, live: Tensor) -> Mapping[str, float]:
         """Measures a few of these networks; fits again, with them, if the prediction was too far off."""
@@ -130,8 +132,15 @@ class Latency:
         while self._undecided(evidence, maximum) and time.monotonic() - begin < PATIENCE:
             series = timing.join([series, self._interleave(network, CERTIFY)])
             evidence = self._judge(series)
+        self._learn_from(key_of(deliverable.architecture), evidence)
         what = "exported" if self.runtime == "onnx" else "extracted"
         return Evidence(evidence.value, evidence.upper_bound, {**evidence.how, "network": what})
+
+    def _learn_from(self, key: str, certified: Evidence) -> None:
+        """A certificate that came out worse than the measurement before it asks for more headroom from now on."""
+        if key in self._evidence:
+            worse = certified.upper_bound / self._evidence[key].value - 1
+            self._headroom = float(np.clip(worse, self._headroom, HEADROOM[1]))
 
     @staticmethod
     def _undecided(evidence: Evidence, maximum: float) -> bool:
@@ -240,12 +249,11 @@ class Latency:
         }
         return Evidence(float(self._statistic(series)), high, how)
 
-    def _with_headroom(self, series: Series) -> Evidence:
+    def _on_a_quiet_machine(self, series: Series) -> Evidence:
         """Against the quietest that the machine was in this process, not only in this series."""
         evidence = self._judge(series)
         factor = 1.0 if self.tail else self._scale / evidence.how["reference_quiet"]
-        bound = max(evidence.upper_bound * factor, evidence.value * factor * (1 + self._headroom))
-        return Evidence(evidence.value * factor, bound, {**evidence.how, "headroom": self._headroom})
+        return Evidence(evidence.value * factor, evidence.upper_bound * factor, evidence.how)
 
 
 def latency(net: SuperNetwork, batch: int = 1, threads: int = 1, runtime: str = "onnx") -> Latency:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import nn
 
 from budgetnet.errors import UserError
@@ -45,6 +46,7 @@ def neural_fabric(
         stem=blocks.stem(input_shape[0], filters),
         head=nn.Sequential(*head),
         activation=nn.ReLU(),
+        memory_format=torch.channels_last,
         name=f"neural-fabric:width={width},scales={scales},filters={filters},task={task}",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import nn
 
 from budgetnet.graph import Architecture, Edge, Graph
@@ -44,6 +45,7 @@ def resnet_fabric(
         stem=blocks.stem(input_shape[0], channels),
         head=nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels * 2 ** (groups - 1), classes)),
         activation=nn.ReLU(),
+        memory_format=torch.channels_last,
         name=f"resnet-fabric:width={width},channels={channels},groups={groups}",
         named={f"resnet-{2 * groups * width + 2}": Architecture(graph, spine)},
     )

@@ -1,0 +1,118 @@
+"""Rows of tensors: handing different rows to several readers, and adding several tensors into one, row by row.
+
+Both have gradients that copy each row once, where autograd's own would fill and add a whole tensor for every part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+Rows = slice | Tensor | None
+"""Which rows of a tensor: all (None), neighbours (a slice, no copy), or any (an index)."""
+
+
+def spread(value: Tensor, parts: Sequence[Rows], gap: Rows) -> tuple[Tensor, ...]:
+    """These rows of a value for each of its readers; `gap` are the rows that the first one does not read."""
+    return tuple(_Spread.apply(value, tuple(parts), gap))  # type: ignore[no-untyped-call]
+
+
+def gather(terms: Sequence[Tensor], places: Sequence[Rows], rows: int, gap: Rows) -> Tensor:
+    """The sum of terms that each cover some of so many rows; `gap` are the rows that the first one leaves out."""
+    if len(terms) == 1 and places[0] is None:
+        return terms[0]
+    if all(place is None for place in places):
+        total = terms[0] + terms[1]
+        for term in terms[2:]:
+            total = total.add_(term) if total.dtype == torch.promote_types(total.dtype, term.dtype) else total + term
+        return total
+    return cast(Tensor, _Gather.apply(rows, tuple(places), gap, *terms))  # type: ignore[no-untyped-call]
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, parts: tuple[Rows, ...], gap: Rows) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.rows, ctx.parts, ctx.gap = len(value), parts, gap
+        return tuple(_take(value, part) for part in parts)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
+        known = [(gradient, part) for gradient, part in zip(gradients, ctx.parts, strict=True) if gradient is not None]
+        if not known:
+            return None, None, None
+        first = gradients[0] is not None
+        return _total([g for g, _ in known], [p for _, p in known], ctx.rows, ctx.gap, known=first), None, None
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: int, places: tuple[Rows, ...], gap: Rows, *terms: Tensor) -> Tensor:
+        ctx.places, ctx.dtypes = places, [term.dtype for term in terms]
+        return _total(terms, places, rows, gap, known=True)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        parts = [
+            _take(gradient, place).to(dtype) if needed else None
+            for place, dtype, needed in zip(ctx.places, ctx.dtypes, ctx.needs_input_grad[3:], strict=True)
+        ]
+        return None, None, None, *parts
+
+
+def _total(terms: Sequence[Tensor], places: Sequence[Rows], rows: int, gap: Rows, *, known: bool) -> Tensor:
+    """The sum, in a tensor of its own. Only the gap has to be filled with zeros, if it is known to be the first's."""
+    first, place = terms[0], places[0]
+    dtype = first.dtype
+    for term in terms[1:]:
+        dtype = torch.promote_types(dtype, term.dtype)  # they differ under autocast
+    last = _channels_last(first)
+    total = torch.empty(
+        (rows, *first.shape[1:]),
+        dtype=dtype,
+        device=first.device,
+        memory_format=torch.channels_last if last else torch.contiguous_format,
+    )
+    target = _ordered(total, last)
+    if place is not None:
+        if not known:
+            total.zero_()
+        elif isinstance(gap, slice):
+            total[gap].zero_()
+        elif gap is not None:
+            target.index_fill_(0, gap.to(total.device), 0)
+    if isinstance(place, Tensor):
+        target.index_copy_(0, place.to(total.device), _ordered(first, last).to(dtype))
+    else:
+        (total if place is None else total[place]).copy_(first)
+    for term, where in zip(terms[1:], places[1:], strict=True):
+        if isinstance(where, Tensor):
+            target.index_add_(0, where.to(total.device), _ordered(term, last).to(dtype))
+        else:
+            (total if where is None else total[where]).add_(term)
+    return total
+
+
+def _take(value: Tensor, rows: Rows) -> Tensor:
+    if rows is None:
+        return value
+    if isinstance(rows, slice):
+        return value[rows]
+    last = _channels_last(value)
+    taken = _ordered(value, last).index_select(0, rows.to(value.device))
+    return taken.permute(0, 3, 1, 2) if last else taken
+
+
+def _channels_last(value: Tensor) -> bool:
+    return value.dim() == 4 and not value.is_contiguous() and value.is_contiguous(memory_format=torch.channels_last)
+
+
+def _ordered(value: Tensor, last: bool) -> Tensor:
+    """The value with its dimensions as they lie in memory: operations on rows would change the order otherwise."""
+    return value.permute(0, 2, 3, 1) if last else value

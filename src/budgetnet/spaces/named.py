@@ -1,0 +1,27 @@
+"""Architectures of a space as people name them: by a name that the space gives, or by a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from budgetnet.errors import UserError
+from budgetnet.graph import Architecture
+from budgetnet.supernet import SuperNetwork
+
+
+def find_architecture(net: SuperNetwork, text: str) -> Architecture:
+    """An architecture by its name, or from a file; one that connects nothing is refused."""
+    path = Path(text)
+    if text == "full" or text in net.named or not path.is_file():
+        return net.architecture(text)
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the architecture file {text} could not be read ({error}); check the path") from None
+    try:
+        architecture = Architecture.from_json(net.graph, content)
+    except UserError as error:
+        raise UserError(f"{text}: {error}") from None
+    if not architecture.connected:
+        raise UserError(f"the architecture in {text} does not connect the input to the output; keep a whole path")
+    return architecture
