@@ -12,7 +12,7 @@ import torch
 
 from budgetnet.budget import Budget, parse, parse_all
 from budgetnet.certify import certify, file_checksums, show
-from budgetnet.costs import Meter, macs
+from budgetnet.costs import Meter, macs, params, size
 from budgetnet.costs.evidence import Evidence
 from budgetnet.errors import UserError
 from budgetnet.export.files import sha256
@@ -42,8 +42,32 @@ def test_a_certificate_holds_what_the_issue_of_it_says() -> None:
     first, second = certificate["budgets"]
     assert {"cost", "maximum", "measured", "upper_bound", "how", "holds"} <= set(first)
     assert (first["cost"], first["maximum"], first["measured"], first["upper_bound"]) == ("macs", exact, exact, exact)
-    assert first["how"]["method"] == "exact"
+    assert first["how"]["method"] == "exact, counted on the network"
+    assert (first["extracted"], first["exported"]) == (exact, None)
     assert second["upper_bound"] == max(second["how"]["analysis"], second["how"]["real_run"])
+
+
+def test_both_forms_of_the_network_are_in_the_certificate_of_a_latency() -> None:
+    net = stored_runs.network()
+    budgets = parse_all(["latency<=10s", "latency_p95(runtime=eager)<=10s", "file_size<=1GB"], net)
+    onnx, eager, file = certify(net, net.named["resnet-8"], budgets)["budgets"]
+    for entry, judged in ((onnx, "exported"), (eager, "extracted")):
+        assert entry[judged] == entry["measured"]
+        assert 0 < entry["extracted"] < 10
+        assert 0 < entry["exported"] < 10
+    assert (file["extracted"], file["exported"]) == (None, file["measured"])
+
+
+def test_a_cost_that_the_network_itself_exceeds_does_not_hold() -> None:
+    """The network is counted, not believed: here it is larger than the architecture that it is said to be."""
+    net = stored_runs.network()
+    small, full = net.named["resnet-8"], net.graph.full
+    for name, cost in (("macs", macs(net)), ("params", params(net)), ("size", size(net))):
+        budgets = parse_all([(name, cost(small))], net)
+        assert certify(net, small, budgets)["holds"]
+        [entry] = certify(net, small, budgets, network=extract(net, full))["budgets"]
+        assert entry["measured"] == cost(full)
+        assert not entry["holds"]
 
 
 def test_one_budget_that_does_not_hold_spoils_the_certificate() -> None:

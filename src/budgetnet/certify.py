@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -11,9 +12,10 @@ from typing import Any, Protocol
 from torch import fx
 
 from budgetnet.costs import Meter, units
-from budgetnet.costs.deliverable import Certifiable, Deliverable
+from budgetnet.costs.deliverable import Certifiable, Deliverable, HasTwoForms
 from budgetnet.costs.evidence import Evidence
 from budgetnet.environment import machine, versions
+from budgetnet.errors import UserError
 from budgetnet.export.description import Description
 from budgetnet.export.files import read, sha256
 from budgetnet.export.formats import FORMATS
@@ -74,6 +76,10 @@ def certify(
 
 def _entry(budget: Limit, deliverable: Deliverable, batches: Sequence[Any]) -> dict[str, Any]:
     evidence = _evidence(budget, deliverable, batches)
+    forms = {"extracted": None, "exported": None, evidence.how.get("network", "extracted"): evidence.value}
+    if isinstance(budget.meter.function, HasTwoForms):
+        with contextlib.suppress(UserError):  # without its extra, the other form is not measured
+            forms |= budget.meter.function.beside(deliverable)
     return {
         "cost": budget.meter.name,
         "text": budget.text,
@@ -81,6 +87,7 @@ def _entry(budget: Limit, deliverable: Deliverable, batches: Sequence[Any]) -> d
         "maximum": budget.maximum,
         "measured": evidence.value,
         "upper_bound": evidence.upper_bound,
+        **forms,
         "how": {"network": "extracted", **evidence.how},
         # written so that a bound that is not a number does not hold
         "holds": bool(evidence.upper_bound <= budget.maximum),
@@ -93,7 +100,13 @@ def _evidence(budget: Limit, deliverable: Deliverable, batches: Sequence[Any]) -
         return meter.function.certify(deliverable, budget.maximum)
     if meter.takes_batch and batches:
         return meter.evidence_over(deliverable.architecture, batches)
-    return meter.evidence(deliverable.architecture)
+    evidence = meter.evidence(deliverable.architecture)
+    recount = getattr(meter.function, "recount", None)
+    if recount is None:
+        return evidence
+    # the cost as it was searched for and the count on the network itself are the same number, or the larger one counts
+    counted = max(float(recount(deliverable.network)), evidence.value)
+    return Evidence(counted, counted, {**evidence.how, "method": "exact, counted on the network"})
 
 
 def show(certificate: Mapping[str, Any]) -> str:

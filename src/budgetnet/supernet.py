@@ -27,8 +27,8 @@ class SuperNetwork(nn.Module):
 
     `modules` maps edge names to modules; `activation` is copied to every node but the source, or maps nodes to modules;
     `input_shape` is that of one example, `memory_format` the one in which a training loop should give examples: modules
-    that call `view` want the default, convolutions on a CPU are faster with channels last. One dry run on the meta device finds the
-    shapes, and edges that do not fit.
+    that call `view` want the default, convolutions on a CPU are faster with channels last.
+    One dry run on the meta device finds the shapes, and edges that do not fit.
     """
 
     def __init__(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -45,6 +47,8 @@ class AdditiveCost:
     edges: Tensor
     nodes: Tensor
     uncounted: tuple[str, ...] = ()
+    recount: Callable[[fx.GraphModule], float] | None = None
+    """The same cost counted on an extracted network, which knows nothing of edges and nodes."""
 
     def evaluate(self, live: Tensor) -> Tensor:
         """The cost of each row of live gates (n × edges), float64."""
@@ -84,7 +88,8 @@ def macs(net: SuperNetwork, accounting: str = "true") -> AdditiveCost:
     nodes = -sums
     for i, module in enumerate(net.activations):
         nodes[i] += counter.count(module, shapes.sums[i], shapes.dtypes[i])
-    return AdditiveCost(graph, base, edges, nodes, counter.uncounted)
+    recount = partial(_macs_of, shape=net.input_shape, dtype=net.input_dtype) if accounting == "true" else None
+    return AdditiveCost(graph, base, edges, nodes, counter.uncounted, recount)
 
 
 def params(net: SuperNetwork) -> AdditiveCost:
@@ -102,7 +107,26 @@ def _per_module(net: SuperNetwork, measure: Callable[[nn.Module], float]) -> Add
         return torch.tensor([float(measure(module)) for module in modules], dtype=torch.float64)
 
     base = float(measure(net.stem) + measure(net.head))
-    return AdditiveCost(net.graph, base, vector(net.edge_modules), vector(net.activations))
+    return AdditiveCost(net.graph, base, vector(net.edge_modules), vector(net.activations), recount=measure)
+
+
+def _macs_of(network: fx.GraphModule, shape: tuple[int, ...], dtype: torch.dtype) -> float:
+    """What the modules of an extracted network multiply and add, and the sums between them."""
+    additions = _Additions(copy.deepcopy(network).to("meta").eval())
+    with torch.no_grad():
+        additions.run(example(shape, dtype))
+    return _Counter().count(network, shape, dtype) + additions.total
+
+
+class _Additions(fx.Interpreter):
+    """Counts the numbers that the sums between modules give for one example."""
+
+    total = 0.0
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        output = super().call_function(target, args, kwargs)
+        self.total += output[0].numel()
+        return output
 
 
 def _pixels(shape: tuple[int, ...]) -> int:

@@ -34,3 +34,12 @@ class Certifiable(Protocol):
     def certify(self, deliverable: Deliverable, maximum: float) -> Evidence:
         """Measures for a certificate; may go on for longer where the maximum seems not to hold."""
         ...
+
+
+@runtime_checkable
+class HasTwoForms(Protocol):
+    """A cost that differs between the extracted and the exported network."""
+
+    def beside(self, deliverable: Deliverable) -> dict[str, float]:
+        """The cost of the form that the verdict is not about, as `extracted` or `exported`."""
+        ...

@@ -136,6 +136,13 @@ class Latency:
         what = "exported" if self.runtime == "onnx" else "extracted"
         return Evidence(evidence.value, evidence.upper_bound, {**evidence.how, "network": what})
 
+    def beside(self, deliverable: Deliverable) -> dict[str, float]:
+        """The other form of the network, by its own runtime: for the certificate, not for its verdict."""
+        other, what = ("eager", "extracted") if self.runtime == "onnx" else ("onnx", "exported")
+        twin = Latency(self.net, self.batch, self.threads, other, self.tail)
+        network = twin._prepared(deliverable.network, deliverable.onnx if other == "onnx" else None)
+        return {what: float(twin._statistic(twin._interleave(network, SETTLE)))}
+
     def _learn_from(self, key: str, certified: Evidence) -> None:
         """A certificate that came out worse than the measurement before it asks for more headroom from now on."""
         if key in self._evidence:
