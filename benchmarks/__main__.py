@@ -6,12 +6,17 @@ together take hours; a name or several choose.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-NEEDS_DATA = frozenset({"learns"})
+from benchmarks._common import RESULTS, table
+
+NEEDS_DATA = frozenset({"segmentation", "learns"})
 
 
 def main() -> int:
@@ -22,7 +27,26 @@ def main() -> int:
     if unknown:
         print(f"there is no benchmark {unknown[0]!r}; use {', '.join(known)}", file=sys.stderr)
         return 2
-    return sum(_failed(name) for name in chosen)
+    failed = [name for name in chosen if _failed(name)]
+    _summarise(chosen)
+    for name in failed:
+        print(f"{name}: failed", file=sys.stderr)
+    return len(failed)
+
+
+def _summarise(names: Sequence[str]) -> None:
+    """One table of every ratio that was asked for, then the verdicts of the benchmarks that have no ratios."""
+    results: dict[str, dict[str, Any]] = {
+        name: json.loads(path.read_text(encoding="utf-8"))
+        for name in names
+        if (path := RESULTS / f"{name}.json").exists()
+    }
+    rows = [row for result in results.values() for row in result.get("answers", ())]
+    if rows:
+        print("\n" + table(rows))
+    for name, result in results.items():
+        if "passed" in result:
+            print(f"{name}: {'passed' if result['passed'] else 'NOT passed'}")
 
 
 def _failed(name: str) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 from typing import Any
@@ -16,7 +19,8 @@ import torch
 
 from budgetnet import environment
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("BENCHMARK_RESULTS") or Path(__file__).parent / "results")
+"""Another folder keeps the numbers of a trial apart from those that are committed."""
 ROOT = Path(__file__).parent.parent
 
 
@@ -32,7 +36,13 @@ def pin_threads(count: int = 1) -> None:
 
 def write_result(name: str, payload: Mapping[str, Any]) -> Path:
     """Writes results/NAME.json with what made it, and prints the payload. Give seeds, n, mean and spread in it."""
-    RESULTS.mkdir(exist_ok=True)
+    path = _write(name, payload)
+    print(json.dumps(payload, indent=1, ensure_ascii=False))
+    return path
+
+
+def _write(name: str, payload: Mapping[str, Any]) -> Path:
+    RESULTS.mkdir(parents=True, exist_ok=True)
     made = {
         "benchmark": name,
         "command": shlex.join(["python", "-m", f"benchmarks.{name}", *sys.argv[1:]]),
@@ -43,8 +53,67 @@ def write_result(name: str, payload: Mapping[str, Any]) -> Path:
     }
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({**made, **payload}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(json.dumps(payload, indent=1, ensure_ascii=False))
     return path
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One row of the table: a question, what was found, and the bar that it is held against, if there is one."""
+
+    question: str
+    ratio: float
+    lower_quartile: float
+    upper_quartile: float
+    n: int
+    bar: float | None = None
+    direction: str = "<="
+    unit: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the median is within the bar; None where there is none."""
+        if self.bar is None:
+            return None
+        return self.ratio <= self.bar if self.direction == "<=" else self.ratio >= self.bar
+
+
+def answer(question: str, values: Sequence[float], bar: float | None = None, direction: str = "<=") -> Answer:
+    """The median of paired values and their quartiles, against a bar."""
+    low, middle, high = quartiles(values)
+    return Answer(question, middle, low, high, len(values), bar, direction)
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Lower quartile, median, upper quartile; of a single value, that value."""
+    if len(values) == 1:
+        return (values[0],) * 3
+    low, middle, high = quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def write_answers(name: str, answers: Sequence[Answer], **more: Any) -> Path:
+    """Writes results/NAME.json and prints a row for every answer. `more` is what else is worth knowing."""
+    held = [found.met for found in answers if found.met is not None]
+    rows = [{**asdict(found), "met": found.met} for found in answers]
+    path = _write(name, {"bar": [found.bar for found in answers], "met": all(held), "answers": rows, **more})
+    print(table(rows), flush=True)
+    return path
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Question, median, quartiles, n, bar, met, as text."""
+    head = ("question", "median", "quartiles", "n", "bar", "met")
+    cells = [head, *(_cells(row) for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    unit = row["unit"] and f" {row['unit']}"
+    spread = f"{row['lower_quartile']:.3f}–{row['upper_quartile']:.3f}"
+    bar = "" if row["bar"] is None else f"{'≤' if row['direction'] == '<=' else '≥'} {row['bar']:g}"
+    met = {None: "reported", True: "yes", False: "NO"}[row["met"]]
+    return row["question"], f"{row['ratio']:.3f}{unit}", spread, str(row["n"]), bar, met
 
 
 def summarise(values: Iterable[float]) -> dict[str, float]:
@@ -55,19 +124,40 @@ def summarise(values: Iterable[float]) -> dict[str, float]:
     return {"n": len(found), "mean": fmean(found), "std": spread, **ends}
 
 
+def rounds(sides: Mapping[str, Callable[[], object]], repeats: int, warmups: int = 2) -> dict[str, list[float]]:
+    """Seconds of every side in each round. All sides run once a round, so a slow moment hits all of them alike."""
+    for _ in range(warmups):
+        for run in sides.values():
+            run()
+    names = list(sides)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(repeats):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            start = time.perf_counter()
+            sides[name]()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def paired(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """a/b of each round."""
+    return [one / other for one, other in zip(a, b, strict=True)]
+
+
 def interleave(a: Callable[[], object], b: Callable[[], object], repeats: int) -> dict[str, float]:
     """Runs a and b in turns, after a warm-up of each: the median of the paired ratios a/b, and their quartiles."""
-    for run in (a, b, a, b):
-        run()
-    ratios = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        a()
-        middle = time.perf_counter()
-        b()
-        ratios.append((middle - start) / (time.perf_counter() - middle))
-    low, middle_ratio, high = quantiles(ratios, n=4) if repeats > 1 else (ratios[0],) * 3
-    return {"ratio": middle_ratio, "lower_quartile": low, "upper_quartile": high, "n": repeats}
+    seconds = rounds({"a": a, "b": b}, repeats)
+    low, middle, high = quartiles(paired(seconds["a"], seconds["b"]))
+    return {"ratio": middle, "lower_quartile": low, "upper_quartile": high, "n": repeats}
+
+
+def arguments(description: str | None, **numbers: int) -> argparse.Namespace:
+    """The command line of a benchmark: whole numbers with their defaults, such as `--repeats 20`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    return parser.parse_args()
 
 
 def _commit() -> str:

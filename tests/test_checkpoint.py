@@ -200,3 +200,50 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="could not be written"):
         checkpoint.save(tmp_path / "file" / "checkpoints", 0, 1)
+
+
+def test_a_writer_saves_what_the_state_was(tmp_path: Path) -> None:
+    weights, sums = torch.zeros(1000), {"loss": 1.0}
+    with checkpoint.Writer(tmp_path) as writer:
+        for number in range(5):
+            writer.save(number, {"weights": weights, "sums": sums, "number": number})
+            weights += 1
+            sums["loss"] += 1
+            loaded, corrupt = checkpoint.load_latest(tmp_path)
+            assert corrupt == []
+            assert loaded is None or loaded["number"] in (number - 1, number), "one at a time is on its way"
+        writer.wait()
+        assert checkpoint.load_latest(tmp_path)[0]["number"] == 4
+    loaded, _ = checkpoint.load_latest(tmp_path)
+    assert equal(loaded, {"weights": torch.full((1000,), 4.0), "sums": {"loss": 5.0}, "number": 4})
+
+
+def test_the_end_of_a_writer_waits_also_after_a_fault(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with checkpoint.Writer(tmp_path) as writer:
+            writer.save(0, {"weights": torch.ones(300_000)})
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert bool(checkpoint.load_latest(tmp_path)[0]["weights"].all())
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_what_a_writer_met_is_said_at_the_next_save_or_the_end(tmp_path: Path, last: bool) -> None:
+    (tmp_path / "file").write_text("in the way")
+
+    def saves() -> None:
+        with checkpoint.Writer(tmp_path / "file" / "checkpoints") as writer:
+            writer.save(0, 1)
+            if not last:
+                writer.save(1, 1)
+                pytest.fail("the second save did not say that the first one failed")
+
+    with pytest.raises(UserError, match="could not be written"):
+        saves()
+
+
+def test_a_value_that_cannot_be_kept_is_refused_at_once(tmp_path: Path) -> None:
+    with checkpoint.Writer(tmp_path) as writer, pytest.raises(TypeError, match="holds no set"):
+        writer.save(0, {"odd": {1}})

@@ -1,27 +1,164 @@
-"""Every file in `examples/` runs, as a user would run it."""
+"""Every file in `examples/` runs, as a user would run it, and what it found is what can be computed otherwise."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import math
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
+import torch
+
+from budgetnet import Architecture, SuperNetwork, data, extract, spaces
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
+def module_of(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def found_in(run: Path, net: SuperNetwork) -> tuple[Architecture, dict[str, Any]]:
+    """The architecture that a run kept, and the only entry of its certificate."""
+    architecture = Architecture.from_json(net.graph, (run / "architecture.json").read_text())
+    (entry,) = json.loads((run / "certificate.json").read_text())["budgets"]
+    return architecture, entry
+
+
+def numbers(text: str, pattern: str) -> list[float]:
+    """The groups of the first match of a pattern in what an example printed."""
+    match = re.search(pattern, text)
+    assert match, f"{pattern!r} is not in:\n{text}"
+    return [float(group.replace(",", "")) for group in match.groups()]
+
+
+def conv_macs(module: torch.nn.Module, x: torch.Tensor) -> int:
+    """Multiply-adds of the convolutions of one example, from the shapes of a real run."""
+    total = 0
+
+    def count(conv: torch.nn.Module, inputs: object, output: torch.Tensor) -> None:
+        nonlocal total
+        assert isinstance(conv, torch.nn.Conv2d)
+        total += conv.weight.numel() * output[0, 0].numel()
+
+    convs = [m for m in module.modules() if isinstance(m, torch.nn.Conv2d)]
+    hooks = [conv.register_forward_hook(count) for conv in convs]
+    module(x)
+    for hook in hooks:
+        hook.remove()
+    return total
+
+
+def check_mlp_dag(path: Path, out: Path, said: str) -> None:
+    assert len(path.read_text().splitlines()) < 40, "the user's own super network is shown in under 40 lines"
+    assert numbers(said, r"differs from the gated one by (\S+)")[0] < 1e-5
+
+
+def check_random_link(path: Path, out: Path, said: str) -> None:
+    """The delay is a constant plus a log-normal variable, whose mean and quantiles have closed formulas."""
+    example = module_of(path)
+    net = spaces.resnet_fabric(width=2, channels=4, classes=10, input_shape=(1, 14, 14))
+    halves = said.split("The 95th percentile of the delay")
+    factors = {"mean": math.exp(example.SPREAD**2 / 2), "p95": math.exp(1.6448536 * example.SPREAD)}
+    for (name, factor), cost, half in zip(factors.items(), ("link_delay", "link_delay_p95"), halves, strict=True):
+        architecture, entry = found_in(out / cost, net)
+        computing, sending = example.parts(net)(architecture)
+        exact = {key: 1e3 * (computing + sending * value) for key, value in factors.items()}
+        assert entry["holds"]
+        assert entry["maximum"] == example.PROMISE
+        assert entry["how"]["samples"] >= 400
+        assert 1e3 * (computing + sending * factor) < 1e3 * example.PROMISE, f"the {name} that was promised is not kept"
+        assert numbers(half, r"mean: .*simulated +(\S+) ms") == pytest.approx([exact["mean"]], rel=0.01, abs=0.06)
+        assert numbers(half, r"p95 : .*simulated +(\S+) ms") == pytest.approx([exact["p95"]], rel=0.02, abs=0.06)
+        (late,) = numbers(half, r"(\S+)% of all inputs take longer")
+        longest = math.log((example.PROMISE - computing) / sending) / example.SPREAD
+        assert late == pytest.approx(50 * math.erfc(longest / math.sqrt(2)), abs=0.3)
+    assert late < 5, "95 of 100 inputs are in time"
+
+
+def check_device_and_cloud(path: Path, out: Path, said: str) -> None:
+    """Values cross where a live edge leads from one side to the other, as found on the graph; sizes from a real run."""
+    example = module_of(path)
+    net = spaces.resnet_fabric(width=2, channels=2, groups=4, classes=10, input_shape=(1, 28, 28)).eval()
+    architecture, entry = found_in(out / "run", net)
+    crossing = {e.source for e in architecture.live() if (e.source in example.DEVICE) != (e.target in example.DEVICE)}
+    sides = {"g0": (2, 28), "g1": (4, 14), "g2": (8, 7), "g3": (16, 4)}
+    expected = 40 + sum(4 * channels * side**2 for channels, side in (sides[node[:2]] for node in crossing))
+    assert crossing
+    assert entry["holds"]
+    assert numbers(said, r"counted on the wire: (\d+) bytes") == [expected]
+    assert entry["measured"] == entry["upper_bound"] == expected <= example.MAXIMUM
+    assert json.loads((out / "placement.json").read_text()) == {"device": list(example.DEVICE)}
+    network = extract(net, architecture)
+    sent = example.count_on_the_wire(network, torch.zeros(1, 1, 28, 28))
+    assert sum(sent.values()) == expected, "what crosses does not depend on the weights"
+
+
+def check_input_dependent(path: Path, out: Path, said: str) -> None:
+    """The same mean, from the shapes of real convolutions and from the pictures as they are stored."""
+    dataset = data.load("embedded:size=14,limit=1280")
+    net = spaces.resnet_fabric(width=2, channels=4, classes=10, input_shape=dataset.input_shape).eval()
+    architecture, entry = found_in(out / "run", net)
+    pixels = dataset.validation.inputs
+    share = float((pixels > 0).double().mean())
+    x = torch.zeros(1, 1, 14, 14)
+    values = {net.graph.source: torch.zeros(1, 4, 14, 14)}
+    total = float(conv_macs(net.stem, x) + 160)  # the head's linear layer is 16 × 10
+    for node, edges in zip(net.graph.nodes[1:], net.graph.incoming[1:], strict=True):
+        live = [i for i in edges if net.graph.edges[i].name in architecture.live()]
+        outputs = []
+        for i in live:
+            source = net.graph.edges[i].source
+            count = conv_macs(net.edge_modules[i], values[source])
+            outputs.append(net.edge_modules[i](values[source]))
+            early = source.startswith("g0")
+            total += (count + outputs[-1].numel()) * (share if early else 1)
+        if outputs:
+            values[node] = outputs[0]
+            total -= outputs[0].numel()  # n inputs are n − 1 additions
+    assert entry["holds"]
+    assert entry["how"]["samples"] == 4
+    assert entry["measured"] == pytest.approx(total, rel=2e-3), "four unequal batches stand for all pictures"
+    assert total <= entry["maximum"]
+    assert numbers(said, r"picture by picture: ([\d,]+) on average") == pytest.approx([total], abs=1)
+    (low, high) = numbers(said, r"from ([\d,]+) to ([\d,]+)")
+    assert low < total < high, "the cost depends on the picture"
+
+
+CHECKS: dict[str, Callable[[Path, Path, str], None]] = {
+    "mlp_dag.py": check_mlp_dag,
+    "random_link.py": check_random_link,
+    "device_and_cloud.py": check_device_and_cloud,
+    "input_dependent.py": check_input_dependent,
+}
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_runs(path: Path, tmp_path: Path) -> None:
+def test_an_example_runs_and_says_what_is_so(path: Path, tmp_path: Path) -> None:
+    check = CHECKS[path.name]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
+    arguments = ["--out", str(tmp_path)] if "--out" in path.read_text() else []
     done = subprocess.run(
-        [sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, str(path), *arguments],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip(), f"{path.name} prints nothing: an example says what it does"
-
-
-def test_the_users_own_super_network_is_shown_in_under_40_lines() -> None:
-    (path,) = [path for path in EXAMPLES if path.name == "mlp_dag.py"]
-    assert len(path.read_text().splitlines()) < 40
+    check(path, tmp_path, done.stdout)

@@ -41,7 +41,8 @@ def make_job(recipe: Recipe | None = None, task: Task | None = None, budget: str
     recipe = recipe or short()
     train, validation = make_feed(vectors(160), recipe.batch_size, 0), make_feed(vectors(64, 1), 64, 0)
     config = Config(space="own", data="own", budgets=(budget,))
-    return Job(net, task or Task(), train, validation, None, parse_all([budget], net), recipe, config, {"name": "own"})
+    about = {"name": "own", "task": "own", "classes": [], "input_shape": list(net.input_shape), "scaling": "none"}
+    return Job(net, task or Task(), train, validation, None, parse_all([budget], net), recipe, config, about)
 
 
 def search(out: Path, net: SuperNetwork | None = None, train: Any = None, **options: Any) -> Result:

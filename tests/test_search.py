@@ -12,11 +12,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from budgetnet.budget import parse_all
 from budgetnet.errors import UserError
+from budgetnet.evaluation import evaluate, recalibrate
 from budgetnet.feasibility import check, profile
 from budgetnet.feeds import make_feed
 from budgetnet.graph import Architecture
 from budgetnet.recipes import PER_EXAMPLE, Recipe, fixed, paper
-from budgetnet.search import PHASES, Interrupted, Loop, evaluate, recalibrate
+from budgetnet.search import PHASES, Interrupted, Loop
 from budgetnet.supernet import SuperNetwork
 from budgetnet.tasks import Task, cross_entropy
 from tests.small_runs import Kept, make_loop, mlp, short, vectors, weight_of

@@ -63,15 +63,30 @@ def parse(budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None
     """
     if isinstance(budget, tuple):
         return _from_pair(budget, net, example)
-    match = _GRAMMAR.fullmatch(budget) if isinstance(budget, str) else None
-    if match is None:
-        raise UserError(f'{budget!r} is not a budget; write a cost, <= and a maximum, such as "macs<=40.9M"')
-    name, value = match[1], match[2]
-    short = name.partition("(")[0].strip()
-    meter = bind((costs or {}).get(short, short) + name[len(short) :], net)
+    name, value = _parts(budget)
+    meter = _meter(name, net, costs)
     meter.example = example
     maximum = _share(value) * meter.full if value.endswith("%") else units.parse(value, meter.unit)
     return _checked(Budget(budget.strip(), meter, maximum))
+
+
+def depends_on_batch(budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None = None) -> bool:
+    """Whether the cost of a budget needs a batch of data to be evaluated."""
+    if isinstance(budget, tuple):
+        return bind(budget[0], net).takes_batch
+    return _meter(_parts(budget)[0], net, costs).takes_batch
+
+
+def _parts(budget: str) -> tuple[str, str]:
+    match = _GRAMMAR.fullmatch(budget) if isinstance(budget, str) else None
+    if match is None:
+        raise UserError(f'{budget!r} is not a budget; write a cost, <= and a maximum, such as "macs<=40.9M"')
+    return match[1], match[2]
+
+
+def _meter(name: str, net: SuperNetwork, costs: Mapping[str, str] | None) -> Meter:
+    short = name.partition("(")[0].strip()
+    return bind((costs or {}).get(short, short) + name[len(short) :], net)
 
 
 def parse_all(
@@ -143,21 +158,21 @@ def _likely_cost(meter: Meter, gates: Tensor, batch: Any) -> Tensor:
     return draws.mean(0) + 2 * draws.std(0) / math.sqrt(FEW_DRAWS)
 
 
-def proven_within(budgets: Sequence[Budget], architecture: Architecture, batch: Any = None) -> bool:
+def proven_within(budgets: Sequence[Budget], architecture: Architecture, batches: Sequence[Any] = ()) -> bool:
     """Whether an architecture holds every budget by evidence, with room for worse evidence the next time."""
-    return all(budget.meter.evidence(architecture, batch).cautious <= budget.maximum for budget in budgets)
+    return all(budget.meter.evidence_on(architecture, batches).cautious <= budget.maximum for budget in budgets)
 
 
-def tightened(budgets: Sequence[Budget], architecture: Architecture, batch: Any = None) -> list[Budget]:
+def tightened(budgets: Sequence[Budget], architecture: Architecture, batches: Sequence[Any] = ()) -> list[Budget]:
     """The budgets lowered by as much as this architecture's evidence is worse than what `evaluate` thinks of it."""
-    return [_tightened(budget, architecture, batch) for budget in budgets]
+    return [_tightened(budget, architecture, batches) for budget in budgets]
 
 
-def _tightened(budget: Budget, architecture: Architecture, batch: Any) -> Budget:
-    found = budget.meter.evidence(architecture, batch).cautious
+def _tightened(budget: Budget, architecture: Architecture, batches: Sequence[Any]) -> Budget:
+    found = budget.meter.evidence_on(architecture, batches).cautious
     if found <= budget.maximum:
         return budget
-    thought = float(_likely_cost(budget.meter, architecture.gates()[None], batch)[0])
+    thought = float(_likely_cost(budget.meter, architecture.gates()[None], None)[0])
     return replace(budget, maximum=TIGHTER * budget.maximum * thought / found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,9 +62,9 @@ def certify(
     """
     network = (extract(net, architecture) if network is None else copy.deepcopy(network)).cpu().eval()
     described = description or Description(net.name, architecture.to_json(), net.input_shape, ())
-    deliverable = Deliverable(
-        architecture, network, (lambda: onnx) if onnx else partial(FORMATS["onnx"].pack, network, described)
-    )
+    described = replace(described, certificate={})  # room for the new one is set aside
+    pack = partial(FORMATS["onnx"].pack, network, described)
+    deliverable = Deliverable(architecture, network, (lambda: onnx) if onnx else pack, final=onnx is not None)
     entries = [_entry(budget, deliverable, batches) for budget in budgets]
     return {
         "holds": all(entry["holds"] for entry in entries),
@@ -98,9 +99,7 @@ def _evidence(budget: Limit, deliverable: Deliverable, batches: Sequence[Any]) -
     meter = budget.meter
     if isinstance(meter.function, Certifiable):
         return meter.function.certify(deliverable, budget.maximum)
-    if meter.takes_batch and batches:
-        return meter.evidence_over(deliverable.architecture, batches)
-    evidence = meter.evidence(deliverable.architecture)
+    evidence = meter.evidence_on(deliverable.architecture, batches)
     recount = getattr(meter.function, "recount", None)
     if recount is None:
         return evidence

@@ -12,8 +12,10 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
@@ -32,8 +34,47 @@ _TEMPORARY = ".writing-"
 def save(folder: Path, number: int, state: Any) -> Path:
     """Writes a state (nested dicts, lists, numbers, texts, tensors), then removes all but the newest checkpoints."""
     tensors: dict[str, Tensor] = {}
-    skeleton = json.dumps(_pack(state, tensors))
-    content = save_safetensors(tensors, metadata={"state": skeleton})
+    return _write(folder, number, _pack(state, tensors), tensors)
+
+
+class Writer:
+    """Saves checkpoints while their owner goes on: a state is copied at once, and one at a time is on its way to disk.
+
+    `save`, `wait` and the end of the `with` block join the one before, and raise what it met.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._pending: Future[Path] | None = None
+
+    def save(self, number: int, state: Any) -> None:
+        """As the function `save`, but later."""
+        self.wait()
+        tensors: dict[str, Tensor] = {}
+        skeleton = _pack(state, tensors)
+        self._pending = self._thread.submit(_write, self.folder, number, skeleton, tensors)
+
+    def wait(self) -> None:
+        """Until what was saved is on disk."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.wait()
+        finally:
+            self._thread.shutdown()
+
+
+def _write(folder: Path, number: int, skeleton: Any, tensors: dict[str, Tensor]) -> Path:
+    content = save_safetensors(tensors, metadata={"state": json.dumps(skeleton)})
     path = folder / f"{number:08d}-{hashlib.sha256(content).hexdigest()}.checkpoint"
     write_atomically(path, content)
     _clear(folder, path)
@@ -98,8 +139,8 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
     """A JSON value: dicts become lists of pairs (keys may be numbers), tensors references into `tensors`."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
-        # a clone: safetensors refuses tensors that share memory
-        tensors[name] = value.detach().cpu().contiguous().clone()
+        # a copy: its owner goes on to change it, and safetensors refuses tensors that share memory
+        tensors[name] = value.detach().to("cpu", copy=True).contiguous()
         return {"tensor": name}
     if isinstance(value, dict):
         return {"dict": [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import fcntl
 import itertools
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from budgetnet import checkpoint
 from budgetnet.config import Config, from_mapping
 from budgetnet.errors import UserError
+
+LOCK_PAUSE = 0.1
 
 
 class RunFolder:
@@ -60,21 +63,28 @@ class RunFolder:
         return from_mapping(content["config"], str(self.path / "config.json"))
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """One process at a time."""
+    def locked(self, patience: float = 0.0) -> Iterator[None]:
+        """One process at a time; the other one may have so many seconds to end."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             handle = (self.path / ".lock").open("w")
         except OSError as error:
             raise UserError(f"{self.path} cannot be written to ({error.strerror}); choose another --out") from None
         with handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UserError(
-                    f"another process is at work in {self.path}; wait for it or choose another --out"
-                ) from None
+            deadline = time.monotonic() + patience
+            while not _taken(handle):
+                if time.monotonic() >= deadline:
+                    raise UserError(f"another process is at work in {self.path}; wait for it or choose another --out")
+                time.sleep(LOCK_PAUSE)
             yield
+
+
+def _taken(handle: IO[str]) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def new_folder(parent: Path = Path("runs")) -> Path:

@@ -120,6 +120,26 @@ class Fan:
         self.close()
 
 
+@dataclass
+class Tally:
+    """Weighted sums of what the steps report, for the means of an interval or an epoch."""
+
+    sums: dict[str, float] = field(default_factory=dict)
+    weight: float = 0.0
+
+    def add(self, values: Mapping[str, float], weight: float) -> None:
+        """One step's values."""
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + weight * value
+        self.weight += weight
+
+    def take(self) -> dict[str, float]:
+        """The means, and a fresh start."""
+        means = {name: total / self.weight for name, total in self.sums.items()} if self.weight else {}
+        self.sums, self.weight = {}, 0.0
+        return means
+
+
 def read(path: Path) -> tuple[list[Record], bool]:
     """The records of a file, and whether it is whole: a line torn by a killed run ends the reading."""
     records: list[Record] = []

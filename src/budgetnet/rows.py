@@ -5,7 +5,8 @@ Both have gradients that copy each row once, where autograd's own would fill and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -31,6 +32,27 @@ def gather(terms: Sequence[Tensor], places: Sequence[Rows], rows: int, gap: Rows
             total = total.add_(term) if total.dtype == torch.promote_types(total.dtype, term.dtype) else total + term
         return total
     return cast(Tensor, _Gather.apply(rows, tuple(places), gap, *terms))  # type: ignore[no-untyped-call]
+
+
+@contextlib.contextmanager
+def lent(part: Tensor, value: Tensor, rows: Rows) -> Iterator[Tensor]:
+    """What is saved of this part for the backward pass is the value that it was taken from; it is taken again there.
+
+    Otherwise every reader would keep a copy of its rows, and memory would grow with the readers.
+    """
+    if not isinstance(rows, Tensor) or not torch.is_grad_enabled():
+        yield part
+        return
+    source, where, shape = value.detach(), part.data_ptr(), part.shape
+
+    def pack(saved: Tensor) -> Tensor | None:
+        return None if saved.data_ptr() == where and saved.shape == shape else saved
+
+    def unpack(packed: Tensor | None) -> Tensor:
+        return _take(source, rows) if packed is None else packed
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        yield part
 
 
 class _Spread(torch.autograd.Function):

@@ -29,23 +29,25 @@ from budgetnet.data import DataSet, check_labels
 from budgetnet.data import load as load_data
 from budgetnet.environment import machine, versions
 from budgetnet.errors import UserError
-from budgetnet.export import save_program
+from budgetnet.evaluation import judge
+from budgetnet.export import Description, save_program
 from budgetnet.extract import extract
 from budgetnet.feasibility import check, profile
 from budgetnet.feeds import Feed, SplitFeed, make_feed
 from budgetnet.folders import RunFolder, new_folder
 from budgetnet.graph import Architecture
+from budgetnet.pictures import write_pictures
 from budgetnet.policy import initial_logits
 from budgetnet.progress import ConsoleSink, working
 from budgetnet.recipes import Recipe
 from budgetnet.records import Fan, JsonLines, Sink
 from budgetnet.sampling import EdgeDistribution
-from budgetnet.search import Evaluated, Loop, Outcome, estimate, evaluate
+from budgetnet.search import EVIDENCE_BATCHES, Evaluated, Loop, Outcome, estimate
+from budgetnet.spaces.named import find_architecture
+from budgetnet.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.supernet import SuperNetwork
-from budgetnet.tasks import Measure, Task
+from budgetnet.tasks import Measure, Score, Task
 
-CERTIFIED_BATCHES = 4
-"""Batches that stand for the data where a cost depends on its input."""
 UNUSED = 0.10
 """A run that leaves more of a budget than this says so."""
 
@@ -92,13 +94,15 @@ def prepare(config: Config) -> Job:
     check_output(net, data)
     recipe = config.make_recipe(data.task)
     feeds = [
-        make_feed(split, recipe.batch_size, config.seed, augmentation, device) if split is not None else None
+        make_feed(split, recipe.batch_size, config.seed, augmentation, device, net.memory_format)
+        if split is not None
+        else None
         for split, augmentation in ((data.train, data.augmentation), (data.validation, None), (data.test, None))
     ]
     train, validation, test = feeds
     assert train is not None
     assert validation is not None
-    example = next(validation.evaluation(1))[0]
+    example = next(validation.evaluation())[0]
     budgets = parse_all(config.budgets, net, short_names(config.costs), example)
     about = {
         "name": config.data,
@@ -107,7 +111,8 @@ def prepare(config: Config) -> Job:
         "input_shape": list(data.input_shape),
         "scaling": "[-1,1]",
     }
-    return Job(net, Task(), train, validation, test, budgets, recipe, config, about)
+    kept = None if config.architecture is None else find_architecture(net, config.architecture).live()
+    return Job(net, Task(), train, validation, test, budgets, recipe, config, about, kept)
 
 
 def check_output(net: SuperNetwork, data: DataSet) -> None:
@@ -157,8 +162,9 @@ def start_of(job: Job, anchor: Architecture) -> EdgeDistribution:
 def estimated_seconds(job: Job, anchor: Architecture) -> float:
     """How long a job would take here, from a few timed steps of a copy of its network."""
     net = copy.deepcopy(job.net)
+    seed, fixed = job.config.seed, job.architecture is not None
     return estimate(
-        Loop(net, job.task, job.train, job.validation, job.budgets, job.recipe, anchor, seed=job.config.seed)
+        Loop(net, job.task, job.train, job.validation, job.budgets, job.recipe, anchor, seed=seed, fixed=fixed)
     )
 
 
@@ -172,6 +178,15 @@ class Options:
     sinks: Sequence[Sink] = ()
     should_stop: Callable[[], bool] = lambda: False
     say: Callable[[str], None] = lambda line: None
+    patience: float = 0.0
+    """Seconds to wait for another process that is at work in the folder."""
+    command: str | None = None
+    """What the run is part of; the command line of this process if not given."""
+    judge: bool = True
+    """Whether to look at the test data; a sweep does so after it has selected (`judge_on_test`)."""
+    report: bool = True
+    watch: Untimed = OFF
+    """A running stopwatch leaves its table as profile.json in the folder."""
 
 
 def execute(job: Job, out: Path, options: Options | None = None) -> Result:
@@ -185,12 +200,13 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
         raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
     if not 0 < options.lr_scale < math.inf:
         raise UserError(f"a learning rate scaled by {options.lr_scale} trains nothing; give --lr-scale above zero")
+    options.watch.phase("check")
     with working("checking the budgets", options.quiet):
         fallback = job.architecture or check(profile(job.budgets, job.config.seed), job.config.seed)
-    with folder.locked(), torch.random.fork_rng(devices=[]):
+    with folder.locked(options.patience), torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.config.seed)
         if not folder.exists:
-            _begin(folder, job)
+            _begin(folder, job, options)
         with _loop(job, folder, fallback, options) as loop:
             outcome = loop.run()
             certificate = _hand_over(job, folder, outcome, options)
@@ -198,16 +214,21 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
                 options.say("a budget did not hold when the network was measured: finishing the next best architecture")
                 outcome = loop.run()
                 certificate = _hand_over(job, folder, outcome, options)
+        options.watch.phase("report")
         with working("evaluating and writing the report", options.quiet):
-            result = _finish(job, folder, outcome, certificate)
-            _write_report(folder, options)
+            result = _finish(job, folder, outcome, certificate, options)
+            if options.report:
+                _write_report(folder, options)
+        if isinstance(options.watch, Stopwatch):
+            folder.write_json("profile.json", options.watch.table())
     _say_unused(result.summary, options)
     return result
 
 
-def _begin(folder: RunFolder, job: Job) -> None:
+def _begin(folder: RunFolder, job: Job, options: Options) -> None:
     folder.write_json("data.json", dict(job.data))
-    about = {"command": shlex.join(["budgetnet", *sys.argv[1:]]), "machine": machine(), "versions": versions()}
+    command = options.command or shlex.join(["budgetnet", *sys.argv[1:]])
+    about = {"command": command, "machine": machine(), "versions": versions()}
     folder.write_json("config.json", {"version": versions().get("budgetnet"), **about, "config": job.config.to_dict()})
 
 
@@ -225,9 +246,9 @@ def _loop(job: Job, folder: RunFolder, fallback: Architecture, options: Options)
 
     def save(values: dict[str, Any]) -> None:
         number = next(numbers)
-        checkpoint.save(folder.checkpoints, number, {**values, "records": lines.position, "number": number})
+        writer.save(number, {**values, "records": lines.position, "number": number})
 
-    with Fan(sinks) as sink:
+    with Fan(sinks) as sink, checkpoint.Writer(folder.checkpoints) as writer:
         loop = Loop(
             job.net,
             job.task,
@@ -243,6 +264,7 @@ def _loop(job: Job, folder: RunFolder, fallback: Architecture, options: Options)
             should_stop=options.should_stop,
             max_time=job.config.max_time or math.inf,
             lr_scale=options.lr_scale,
+            watch=options.watch,
         )
         if state:
             loop.load_state(state)
@@ -272,19 +294,21 @@ def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
 
 def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> dict[str, Any]:
     """Writes the network, measures it against its budgets and writes the certificate."""
+    options.watch.phase("certify")
     model = outcome.model.eval()
     checkpoint.write_atomically(folder.path / "architecture.json", (outcome.architecture.to_json() + "\n").encode())
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     checkpoint.write_atomically(folder.path / "weights.safetensors", save_safetensors(weights))
     save_program(model, folder.path / "network.pt2", job.net.input_shape)
     files = [folder.path / name for name in ("architecture.json", "weights.safetensors", "network.pt2")]
-    batches = [inputs for inputs, _ in itertools.islice(job.validation.evaluation(), CERTIFIED_BATCHES)]
+    batches = [inputs for inputs, _ in itertools.islice(job.validation.evaluation(), EVIDENCE_BATCHES)]
     with working("measuring the network against its budgets", options.quiet):
         certificate = certify(
             job.net,
             outcome.architecture,
             job.budgets,
             network=model,
+            description=Description.of_run(job.config.space, outcome.architecture.to_json(), job.data, {}),
             batches=batches,
             checksums=file_checksums(files),
         )
@@ -292,10 +316,10 @@ def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) 
     return certificate
 
 
-def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: dict[str, Any]) -> Result:
+def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: dict[str, Any], options: Options) -> Result:
     """Judges the network on all validation and test data; the summary is written last."""
     model = outcome.model.eval()
-    test = evaluate(model, job.task, job.test.evaluation())[1] if job.test is not None else None
+    test = judge(model, job.task, job.test.evaluation()) if job.test is not None and options.judge else None
     summary = {
         "run": str(folder.path),
         "space": job.net.name,
@@ -313,15 +337,39 @@ def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: dict[str
             }
             for entry in certificate["budgets"]
         ],
-        "validation_accuracy": evaluate(model, job.task, job.validation.evaluation())[1],
-        "test_accuracy": test,
+        **scores("validation", judge(model, job.task, job.validation.evaluation())),
+        **scores("test", test),
         "macs": round(macs(job.net)(outcome.architecture)),
         "params": round(params(job.net)(outcome.architecture)),
         "seconds": sum(outcome.seconds.values()),
         "phases": dict(outcome.seconds),
     }
+    if job.data["task"] == "segmentation":
+        write_pictures(folder.path, model, job.validation)
     folder.write_json("summary.json", summary)
     return Result(model, outcome.architecture, summary, certificate)
+
+
+def scores(part: str, score: Score | None) -> dict[str, float | None]:
+    """The entries of a summary about one part of the data; a segmentation has its mean intersection over union too."""
+    entries = {f"{part}_accuracy": None if score is None else score.metric}
+    return entries if score is None or score.mean_iou is None else {**entries, f"{part}_mean_iou": score.mean_iou}
+
+
+def judge_on_test(run: Path, config: Config, patience: float = 0.0) -> None:
+    """Looks at the test data of a finished run that left them alone, and writes the score into its summary."""
+    folder = RunFolder(run)
+    job = prepare(config)
+    model = load(run, job.net).model
+    if job.test is not None:
+        with folder.locked(patience):
+            write_test_score(folder, judge(model, job.task, job.test.evaluation()))
+
+
+def write_test_score(folder: RunFolder, score: Score | None) -> None:
+    """Puts a score on test data into a summary, or takes it out."""
+    summary = {name: value for name, value in folder.read_json("summary.json").items() if name != "test_mean_iou"}
+    folder.write_json("summary.json", {**summary, **scores("test", score)})
 
 
 def _say_unused(summary: Mapping[str, Any], options: Options) -> None:
@@ -392,7 +440,9 @@ def search(
     device = choose_device(config.device)
     net = net.to(device)
     feeds = [
-        make_feed(source, chosen.batch_size, config.seed, crop, device) if source is not None else None
+        make_feed(source, chosen.batch_size, config.seed, crop, device, net.memory_format)
+        if source is not None
+        else None
         for source, crop in ((train, augmentation), (validation, None), (test, None))
     ]
     assert feeds[0] is not None
@@ -401,6 +451,6 @@ def search(
         check_examples(net, feed, classes=net.shapes.output[0] if loss is None else None)
     task = Task(loss or Task.loss, metric or Task.metric)
     about = {"name": OWN, "task": OWN, "classes": [], "input_shape": list(net.input_shape), "scaling": "none"}
-    parsed = parse_all(budgets, net, example=next(feeds[1].evaluation(1))[0])
+    parsed = parse_all(budgets, net, example=next(feeds[1].evaluation())[0])
     job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about)
     return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))

@@ -7,23 +7,25 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from budgetnet.budget import Budget, proven_within, within_all
+from budgetnet.budget import Budget, proven_within, tightened, within_all
 from budgetnet.costs.cache import Measurable
 from budgetnet.errors import UserError
+from budgetnet.evaluation import RECALIBRATION_BATCHES, evaluate, recalibrate
 from budgetnet.extract import extract
 from budgetnet.feeds import Batch, Feed
 from budgetnet.graph import Architecture
 from budgetnet.policy import Policy, initial_logits, marginal_costs
 from budgetnet.recipes import PER_EXAMPLE, Recipe, learning_rate
-from budgetnet.records import Record, Sink
+from budgetnet.records import Record, Sink, Tally
 from budgetnet.sampling import Draw, EdgeDistribution
 from budgetnet.settle import Settler, settle
+from budgetnet.stopwatch import OFF, Untimed, timed
 from budgetnet.supernet import SuperNetwork, call
 from budgetnet.tasks import Task
 
@@ -34,8 +36,13 @@ STEP_RECORDS = 20
 """Step records in an epoch."""
 SNAPSHOTS = 60
 """Step records of a search that carry Γ."""
-RECALIBRATION_BATCHES = 3
 SAVE_SECONDS = 60.0
+STEPS_BACK = 3
+"""Finished networks that may fail their certificate before the smallest one is finished."""
+EVIDENCE_BATCHES = 4
+"""Batches that stand for the data where a cost depends on its input."""
+TRIMS = 4
+"""Measurements of one candidate, with edges dropped after each that failed."""
 DIVERGED = 1e8
 """A weight of this size is beyond saving."""
 
@@ -72,26 +79,6 @@ class Outcome:
 
 
 @dataclass
-class Tally:
-    """Weighted sums of what the steps report, for the means of an interval or an epoch."""
-
-    sums: dict[str, float] = field(default_factory=dict)
-    weight: float = 0.0
-
-    def add(self, values: Mapping[str, float], weight: float) -> None:
-        """One step's values."""
-        for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + weight * value
-        self.weight += weight
-
-    def take(self) -> dict[str, float]:
-        """The means, and a fresh start."""
-        means = {name: total / self.weight for name, total in self.sums.items()} if self.weight else {}
-        self.sums, self.weight = {}, 0.0
-        return means
-
-
-@dataclass
 class Loop:
     """The loop and its state. Everything random follows from (seed, phase, step): a resumed run is the same run."""
 
@@ -110,6 +97,7 @@ class Loop:
     should_stop: Callable[[], bool] = lambda: False
     max_time: float = math.inf
     lr_scale: float = 1.0
+    watch: Untimed = OFF
 
     def __post_init__(self) -> None:
         self.policy = self._make_policy()
@@ -117,6 +105,7 @@ class Loop:
         self.module: nn.Module = self.net
         self.architecture: Architecture | None = None
         self.runners_up: list[Architecture] = []
+        self.steps_back = 0
         self.archive: list[Evaluated] = []
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.interval, self.epoch_tally = Tally(), Tally()
@@ -129,6 +118,7 @@ class Loop:
         """From where the state is to the end."""
         while self.phase < len(PHASES):
             name = PHASES[self.phase]
+            self.watch.phase(name)
             if name == "settle":
                 if self.recipe.settles:
                     self._settle()
@@ -156,6 +146,7 @@ class Loop:
             momentum=recipe.momentum,
             nesterov=recipe.nesterov,
             weight_decay=recipe.weight_decay,
+            foreach=True,
         )
 
     def begin_finish(self, architecture: Architecture) -> None:
@@ -182,7 +173,7 @@ class Loop:
         if self.step == 0:
             self._record("phase", {"epochs": total / self.train.steps, "steps": total})
         while self._progress(phase, total) < 1:
-            for batch in self._batches(phase):
+            for batch in self.watch.each("data", self._batches(phase)):
                 clock = time.monotonic()
                 values = self.train_step(phase, batch, self._progress(phase, total))
                 self.step += 1
@@ -212,27 +203,31 @@ class Loop:
         draw = self._draw(phase, len(inputs))
         self.module.train()
         rate = self._learning_rate(phase, progress) * self.lr_scale
-        outputs = call(self.module, inputs) if draw is None else self.module(inputs, draw.gates)
         groups = 1 if draw is None else len(draw.gates)
-        losses = self.task.group_losses(outputs, targets, groups)
-        loss = losses.mean()
-        value = float(loss.detach())
+        with self.watch.part("forward"):
+            outputs = call(self.module, inputs) if draw is None else self.module(inputs, draw.gates)
+            losses = self.task.group_losses(outputs, targets, groups)
+            loss = losses.mean()
+            value = float(loss.detach())
         if not math.isfinite(value):
             raise self._fault(f"the loss is {value}")
         self._descend(loss, rate)
         values = {"loss": value, "accuracy": float(self.task.metric(outputs.detach(), targets).mean()), "lr": rate}
         if phase == "search" and draw is not None and groups > 1:
             values["policy_lr"] = self.policy.rate
-            values |= self.policy.update(draw, losses, progress, inputs)
+            with self.watch.part("policy and costs"):
+                values |= self.policy.update(draw, losses, progress, inputs)
         return values
 
+    @timed("optimizer")
     def _descend(self, loss: Tensor, rate: float) -> None:
         """One step of θ; none if no sampled architecture reached the output."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         if loss.requires_grad:
-            loss.backward()  # type: ignore[no-untyped-call]
+            with self.watch.part("backward"):
+                loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
 
     def _learning_rate(self, phase: str, progress: float) -> float:
@@ -243,6 +238,7 @@ class Loop:
         done = parts[0] * progress if phase == "warm-up" else parts[0] + parts[1] * progress
         return learning_rate(self.recipe, done / sum(parts), self.recipe.rise)
 
+    @timed("sampling and plan")
     def _draw(self, phase: str, batch: int) -> Draw | None:
         """The gates of a step: none in finish, all of them in the paper's warm-up, otherwise a sample of Γ."""
         if phase == "finish":
@@ -250,7 +246,10 @@ class Loop:
         if phase == "warm-up" and self.recipe.warmup == "full":
             return Draw(torch.ones(1, len(self.net.graph.edges), dtype=torch.bool), torch.zeros(1))
         groups = batch if self.recipe.groups == PER_EXAMPLE else min(self.recipe.groups, batch)
-        return self.policy.distribution.sample(groups, self._generator(phase, self.step))
+        draw = self.policy.distribution.sample(groups, self._generator(phase, self.step))
+        if self.watch.running:
+            self.net.plan(draw.gates, batch)  # remembered: the forward pass will not have to make it
+        return draw
 
     def _generator(self, purpose: str, number: int) -> torch.Generator:
         digest = hashlib.blake2b(repr((self.seed, purpose, number)).encode(), digest_size=7).digest()
@@ -279,6 +278,7 @@ class Loop:
         probabilities = [round(p, 4) for p in distribution.probabilities.tolist()]
         return {"entropy": float(distribution.entropy().mean()), "probabilities": probabilities}
 
+    @timed("evaluation")
     def _look(self) -> dict[str, Any]:
         """What is worth knowing after an epoch, on validation data where an architecture stands for the phase."""
         phase = PHASES[self.phase]
@@ -303,6 +303,7 @@ class Loop:
                 seen |= {f"predictor_{name}/{budget.name}": value for name, value in errors.items()}
         return seen
 
+    @timed("evaluation")
     def _evaluate(self, gates: Tensor) -> Evaluated:
         """Scores an architecture on shared weights, with batch-norm statistics of its own; it goes into the archive."""
         model = extract(self.net, self.net.graph.architecture(gates))
@@ -323,8 +324,6 @@ class Loop:
         best = sorted((entry for entry in self.archive if entry.feasible), key=lambda entry: entry.loss)
         samples = distribution.sample(evaluations, self._generator("settle", 0)).gates
         starts = [distribution.mode().gates(), *(entry.gates for entry in best[:2]), *samples]
-        preference, weights = distribution.logits.detach().cpu(), marginal_costs(self.budgets, graph).tolist()
-        settler = Settler(graph, self.budgets, preference, weights, self._generator("settle", 1))
         begun, deadline = self.elapsed(), self.max_time * TIME_SHARES["settle"]
 
         def score(gates: Tensor) -> float:
@@ -338,7 +337,7 @@ class Loop:
                 raise Interrupted
             return entry.loss
 
-        ranked = settle(settler, starts, self.fallback.gates(), score, evaluations)
+        ranked = settle(self._settler(), starts, self.fallback.gates(), score, evaluations)
         self._choose([graph.architecture(candidate.gates) for candidate in ranked])
         self.seconds["settle"] += time.monotonic() - clock
 
@@ -350,23 +349,46 @@ class Loop:
         return max(6, min(recipe.settle_evaluations, int(allowed)))
 
     def _choose(self, ranked: Sequence[Architecture]) -> None:
-        """The best one that holds every budget by evidence. The architecture from the check is the last resort."""
-        batch = next(self.validation.evaluation(1))[0]
-        queue = [*ranked, self.fallback.live()]
-        for place, architecture in enumerate(queue):
-            if proven_within(self.budgets, architecture, batch):
-                self.begin_finish(architecture)
-                self.runners_up = queue[place + 1 :]
+        """The best one that holds every budget by evidence, with edges dropped from it if need be.
+
+        The last resort is the architecture of the check, which has been measured: the certificate will say.
+        """
+        for place, architecture in enumerate(ranked):
+            proven = self._trimmed(architecture)
+            if proven is not None:
+                self.begin_finish(proven)
+                self.runners_up = list(ranked[place + 1 :])
                 return
-        raise UserError(
-            f"no architecture held the budgets {', '.join(b.text for b in self.budgets)} when measured; raise them"
-        )
+        self.begin_finish(self.fallback.live())
+        self.runners_up = []
+
+    def _can_step_back(self) -> bool:
+        return self.architecture not in (None, self.fallback.live())
+
+    def _trimmed(self, architecture: Architecture) -> Architecture | None:
+        """The architecture, or one like it with cheaper edges or fewer, that holds every budget by evidence."""
+        batches = [inputs for inputs, _ in itertools.islice(self.validation.evaluation(), EVIDENCE_BATCHES)]
+        for _ in range(TRIMS):
+            if proven_within(self.budgets, architecture, batches):
+                return architecture
+            settler = replace(self._settler(), budgets=tightened(self.budgets, architecture, batches))
+            gates = settler.shrink(architecture.gates())
+            if gates is None:
+                return None
+            architecture = self.net.graph.architecture(settler.fill(gates))
+        return None
+
+    def _settler(self) -> Settler:
+        preference = self.policy.distribution.logits.detach().cpu()
+        weights = marginal_costs(self.budgets, self.net.graph).tolist()
+        return Settler(self.net.graph, self.budgets, preference, weights, self._generator("settle", 1))
 
     def step_back(self) -> bool:
-        """Starts the finish of the next best architecture; False if there is none left."""
-        if not self.runners_up:
+        """Starts the finish of the next best architecture, after a few of the fallback; False if that was it."""
+        if not self._can_step_back():
             return False
-        self._choose(self.runners_up)
+        self.steps_back += 1
+        self._choose(self.runners_up if self.steps_back < STEPS_BACK else [])
         self.phase, self.step = PHASES.index("finish"), 0
         return True
 
@@ -374,6 +396,7 @@ class Loop:
         """Seconds of work since the beginning, what came before a resume included."""
         return time.monotonic() - self._start
 
+    @timed("records")
     def _record(self, kind: str, values: Mapping[str, Any]) -> None:
         if self.sink is not None:
             epoch = 0 if PHASES[self.phase] == "settle" else math.ceil(self.step / self.train.steps)
@@ -393,6 +416,7 @@ class Loop:
             "checkpoint is kept: go on with --resume --lr-scale 0.3, or look at the data"
         )
 
+    @timed("checkpoint")
     def checkpoint(self) -> None:
         """Saves the state; one that has diverged is not worth going on from, and is refused."""
         if any(not bool((parameter.detach().abs() < DIVERGED).all()) for parameter in self.module.parameters()):
@@ -408,11 +432,12 @@ class Loop:
             "seconds": dict(self.seconds),
             "elapsed": self.elapsed(),
             "weights": dict(self.module.state_dict()),
-            "supernet": dict(self.net.state_dict()) if self.runners_up else None,
+            "supernet": dict(self.net.state_dict()) if self._can_step_back() else None,
             "optimizer": self.optimizer.state_dict(),
             "policy": self.policy.state(),
             "architecture": None if self.architecture is None else self.architecture.gates(),
             "runners_up": [architecture.gates() for architecture in self.runners_up],
+            "steps_back": self.steps_back,
             "archive": [vars(entry) for entry in self.archive],
             "tallies": [[dict(tally.sums), tally.weight] for tally in (self.interval, self.epoch_tally)],
             "random": torch.get_rng_state(),
@@ -432,6 +457,7 @@ class Loop:
         self.optimizer.load_state_dict(state["optimizer"])
         self.policy.load_state(state["policy"])
         self.runners_up = [graph.architecture(gates) for gates in state["runners_up"]]
+        self.steps_back = state["steps_back"]
         self.archive = [Evaluated(**entry) for entry in state["archive"]]
         self.interval, self.epoch_tally = (Tally(sums, weight) for sums, weight in state["tallies"])
         torch.set_rng_state(state["random"])
@@ -440,46 +466,18 @@ class Loop:
                 budget.meter.function.load_state(state["measured"][budget.name])
 
 
-def estimate(loop: Loop, timed: int = 3) -> float:
+def estimate(loop: Loop, count: int = 3) -> float:
     """Seconds of a whole run, from a few timed steps of each phase. The loop is used up by it."""
     total = 0.0
-    for phase in ("warm-up", "search", "finish"):
-        if phase == "finish":
+    for phase in filter(loop.total_steps, ("warm-up", "search", "finish")):
+        if phase == "finish" and not loop.fixed:
             gates = loop.policy.distribution.sample(16, torch.Generator().manual_seed(0)).gates
             connected = gates[loop.net.graph.live(gates).any(1)]
             loop.begin_finish(loop.net.graph.architecture(connected[0]) if len(connected) else loop.fallback)
         times = []
-        for batch in itertools.islice(loop.train.training(0), timed):
+        for batch in itertools.islice(loop.train.training(0), count):
             clock = time.monotonic()
             loop.train_step(phase, batch, 0.5)
             times.append(time.monotonic() - clock)
         total += loop.total_steps(phase) * min(times)
     return total * (1 + loop.recipe.settle_share)
-
-
-def recalibrate(model: nn.Module, train: Feed, batches: int = RECALIBRATION_BATCHES) -> None:
-    """Batch-norm statistics of this network's own, from a few training batches; θ stays as it is."""
-    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
-    momenta = [norm.momentum for norm in norms]
-    if not norms:
-        return
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None
-    model.train()
-    with torch.no_grad():
-        for (inputs, _), _ in zip(train.training(0), range(batches), strict=False):
-            call(model, inputs)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-
-
-def evaluate(model: nn.Module, task: Task, batches: Iterator[Batch]) -> tuple[float, float]:
-    """Mean loss and metric of a network in eval mode."""
-    model.eval()
-    loss = metric = count = 0.0
-    with torch.no_grad():
-        for inputs, targets in batches:
-            totals = task.totals(model(inputs), targets)
-            loss, metric, count = loss + totals[0], metric + totals[1], count + len(inputs)
-    return loss / count, metric / count

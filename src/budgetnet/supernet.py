@@ -6,6 +6,7 @@ A node's value holds only the rows of the groups in which the node is live.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from torch.func import functional_call
 from budgetnet.errors import UserError
 from budgetnet.graph import Architecture, Graph
 from budgetnet.plan import Plan, Run, make_plan
-from budgetnet.rows import gather, spread
+from budgetnet.rows import gather, lent, spread
 
 
 class SuperNetwork(nn.Module):
@@ -73,13 +74,17 @@ class SuperNetwork(nn.Module):
         values = _Values(plan)
         values.put(0, call(self.stem, x if plan.inputs is None else x[plan.inputs]))
         for step in plan.steps:
-            terms = [call(self.edge_modules[run.edge], values.get(run)) for run in step.runs]
+            terms = [self._run(run, values) for run in step.runs]
             total = gather(terms, [run.place for run in step.runs], step.rows, step.gap)
             del terms
             values.put(step.node, call(self.activations[step.node], total))
             values.drop(step.free)
         output = call(self.head, values.last)
         return output if plan.inputs is None else gather([output], [plan.inputs], len(x), plan.gap)
+
+    def _run(self, run: Run, values: _Values) -> Tensor:
+        with values.lent(run) as part:
+            return call(self.edge_modules[run.edge], part)
 
     def plan(self, gates: Tensor | Architecture | None, batch: int) -> Plan:
         """How to run these gates on so many examples; computed once for equal gates."""
@@ -137,16 +142,15 @@ class _Values:
 
     def put(self, node: int, value: Tensor) -> None:
         """A new value."""
-        self.last = value
+        self.whole[node] = self.last = value
         plan = self.spreads.get(node)
-        if plan is None:
-            self.whole[node] = value
-        else:
+        if plan is not None:
             self.parts.update(zip(plan.edges, spread(value, plan.parts, plan.gap), strict=True))
 
-    def get(self, run: Run) -> Tensor:
+    def lent(self, run: Run) -> contextlib.AbstractContextManager[Tensor]:
         """What an edge reads; it does so once."""
-        return self.whole[run.source] if run.source not in self.spreads else self.parts.pop(run.edge)
+        value = self.whole[run.source]
+        return lent(self.parts.pop(run.edge, value), value, run.take)
 
     def drop(self, nodes: Sequence[int]) -> None:
         """Nobody needs these any more."""

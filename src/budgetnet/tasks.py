@@ -37,6 +37,61 @@ def _labelled(targets: Tensor) -> Tensor:
     return (targets != IGNORE).flatten(1)
 
 
+def is_label_map(outputs: Tensor, targets: Tensor) -> bool:
+    """Whether outputs are scores N×classes×H×W of pixels and targets their class numbers N×H×W."""
+    return outputs.dim() == 4 and targets.dim() == 3 and not targets.is_floating_point()
+
+
+def confusion(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Labelled pixels counted by their true class (row) and the predicted one (column)."""
+    classes = outputs.shape[1]
+    labelled = targets != IGNORE
+    pairs = targets[labelled] * classes + outputs.argmax(1)[labelled]
+    return torch.bincount(pairs, minlength=classes**2).view(classes, classes).cpu()
+
+
+def mean_iou(counts: Tensor) -> float:
+    """Intersection over union, averaged over the classes that occur in truth or prediction; 0 where none does."""
+    right = counts.diagonal().double()
+    union = counts.sum(0) + counts.sum(1) - right
+    present = union > 0
+    return float((right[present] / union[present]).mean()) if bool(present.any()) else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """Sums over examples, so that the scores of batches add up to that of all of them.
+
+    The accuracy of a segmentation is therefore the share of all labelled pixels, and its mean intersection over union
+    that of the whole split, neither of them a mean of values per image.
+    """
+
+    loss_sum: float
+    metric_sum: float
+    weight: float
+    counts: Tensor | None = None
+
+    def __add__(self, other: Score) -> Score:
+        counts = None if self.counts is None or other.counts is None else self.counts + other.counts
+        sums = self.loss_sum + other.loss_sum, self.metric_sum + other.metric_sum
+        return Score(*sums, self.weight + other.weight, counts)
+
+    @property
+    def loss(self) -> float:
+        """The mean loss."""
+        return self.loss_sum / max(self.weight, 1.0)
+
+    @property
+    def metric(self) -> float:
+        """The mean metric."""
+        return self.metric_sum / max(self.weight, 1.0)
+
+    @property
+    def mean_iou(self) -> float | None:
+        """The mean intersection over union of a segmentation; None for other tasks."""
+        return None if self.counts is None else mean_iou(self.counts)
+
+
 @dataclass(frozen=True)
 class Task:
     """What is minimised, and what is reported (higher is better)."""
@@ -59,9 +114,19 @@ class Task:
         parts = zip(outputs.tensor_split(groups), targets.tensor_split(groups), strict=True)
         return torch.stack([self.loss(output, target) for output, target in parts])
 
-    def totals(self, outputs: Tensor, targets: Tensor) -> tuple[float, float]:
-        """The sums of loss and metric over the examples."""
-        return (
-            float(self.loss(outputs, targets).mean()) * len(outputs),
-            float(self.metric(outputs, targets).mean()) * len(outputs),
+    def score(self, outputs: Tensor, targets: Tensor) -> Score:
+        """What these outputs are worth. Label maps weigh as many as they have labelled pixels, other examples one."""
+        maps = is_label_map(outputs, targets)
+        weights = _labelled(targets).sum(1).double() if maps else torch.ones(len(outputs), device=outputs.device)
+        return Score(
+            _weighted(self.loss(outputs, targets), weights),
+            _weighted(self.metric(outputs, targets), weights),
+            float(weights.sum()),
+            confusion(outputs, targets) if maps else None,
         )
+
+
+def _weighted(values: Tensor, weights: Tensor) -> float:
+    if values.shape == weights.shape:
+        return float((values * weights).sum())
+    return float(values.mean()) * float(weights.sum())

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from budgetnet.cli import seeing
+from budgetnet.cli import main, seeing
 from budgetnet.draw import Picture, save
 from budgetnet.report import write_report
 from budgetnet.spaces import build
 from tests.browser.conftest import Tab, colours, violations
 from tests.run_folders import make_run
+from tests.segmented import search_options, write_folders
 
 MakeTab = Callable[..., Tab]
 
@@ -213,3 +214,24 @@ def test_the_command_writes_the_page(real_run: Path, tab: MakeTab, tmp_path: Pat
     out = tmp_path / "page.html"
     assert CliRunner().invoke(seeing.report, [str(real_run), "-o", str(out)]).exit_code == 0
     assert tab().open(out.as_uri()).errors == []
+
+
+@pytest.fixture(scope="module")
+def segmented(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("segmented")
+    assert main([*search_options(write_folders(folder)), "--out", str(folder / "run")]) == 0
+    return (folder / "run" / "report.html").as_uri()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_a_segmentation_shows_image_truth_and_prediction(segmented: str, tab: MakeTab, width: int, scheme: str) -> None:
+    seen = tab(viewport={"width": width, "height": 900}, color_scheme=scheme).open(segmented)
+    page = seen.page
+    pictures = page.locator(".examples img")
+    assert pictures.count() == 18
+    assert pictures.evaluate_all("all => all.every(one => one.complete && one.naturalWidth === 16)")
+    assert page.locator(".classes li").all_inner_texts() == ["0", "1", "2", "ignored"]
+    assert colours(seen.picture(".examples figure")) > 5
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
+    assert (seen.errors, seen.requests) == ([], [segmented])

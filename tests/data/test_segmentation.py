@@ -167,6 +167,15 @@ def test_label_maps_of_another_size_than_their_images_are_refused(tmp_path, writ
         load(spec)
 
 
+def test_two_files_of_one_name_are_refused(tmp_path: Path, write_image: WriteImage, refuses) -> None:
+    spec = fill(tmp_path, write_image)
+    for folder in ("labels", "images"):
+        write_image(tmp_path / folder / "2.bmp", np.zeros((6, 8)))
+        with refuses(tmp_path / folder / "2.bmp", "2.png", "one name"):
+            load(spec)
+        (tmp_path / folder / "2.bmp").unlink()
+
+
 def test_folders_must_be_given_exist_and_hold_images(tmp_path: Path, write_image: WriteImage, refuses) -> None:
     with refuses("images=FOLDER"):
         load("segmentation-folder")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +13,24 @@ import torch
 from torch import Tensor
 
 from budgetnet import data
-from budgetnet.budget import parse_all
+from budgetnet.budget import depends_on_batch, parse_all
 from budgetnet.certify import certify as measure
 from budgetnet.certify import show
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.data.images import read_image
+from budgetnet.data.label_maps import label_map_png
 from budgetnet.data.resize import area
 from budgetnet.errors import UserError
 from budgetnet.export import FORMATS, Description, Model, export_network, open_model
+from budgetnet.export.files import write as write_file
 from budgetnet.export.formats import need
 from budgetnet.export.stored import Stored, open_stored, without_own_checksum
+from budgetnet.feeds import SplitFeed
+from budgetnet.search import EVIDENCE_BATCHES
 
 COMPARED_IMAGES = 256
-BATCHES, BATCH = 8, 64
-"""Batches of validation data for a cost that depends on them."""
+COMPARED_VALUES = 2**23
+"""Of large images fewer are compared: all of them pass the network at once."""
 
 
 @click.command()
@@ -41,10 +47,12 @@ def certify(run_or_model: Path, budgets: tuple[str, ...], data_root: str | None,
     """
     stored = open_stored(run_or_model)
     costs = {name.rpartition(":")[2]: name for name in (stored.config or {}).get("costs", ())}
-    limits = parse_all(budgets or stored.limits, stored.net, costs)
-    if not limits:
+    wanted = budgets or stored.limits
+    if not wanted:
         raise UserError(f'{run_or_model} was made for no budget; give one, such as --budget "latency<=12ms"')
-    depends = any(limit.meter.takes_batch for limit in limits)
+    depends = any(depends_on_batch(budget, stored.net, costs) for budget in wanted)
+    batches = _batches(stored, data_root) if depends else ()
+    limits = parse_all(wanted, stored.net, costs, batches[0] if batches else None)
     certificate = measure(
         stored.net,
         stored.architecture,
@@ -52,7 +60,7 @@ def certify(run_or_model: Path, budgets: tuple[str, ...], data_root: str | None,
         network=stored.network,
         description=stored.description,
         onnx=stored.onnx,
-        batches=_batches(stored, data_root) if depends else (),
+        batches=batches,
         checksums=stored.checksums,
     )
     if as_json:
@@ -97,40 +105,83 @@ def export(run: Path, kind: str, output: Path | None, force: bool, data_root: st
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the label maps of a segmentation.")
+@click.option("--force", is_flag=True, help="Replace label maps that exist.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list.")
-def predict(file: Path, images: tuple[Path, ...], as_json: bool) -> None:
+def predict(file: Path, images: tuple[Path, ...], output: Path | None, force: bool, as_json: bool) -> None:
     """Run an exported model on image files: the most probable label of each, and its probability.
+
+    A segmentation model gives the share of each class, and label maps as large as their images if a folder is named:
+    PNG files whose pixels are class numbers, with a palette to look at.
 
     \b
     budgetnet predict model.onnx cat.png dog.jpg
     budgetnet predict model.safetensors cat.png --json
+    budgetnet predict faces.onnx photos/*.jpg -o maps
     """
     model = open_model(file)
-    batch = torch.stack([_image(path, model.description) for path in images])
-    probabilities = model(batch).softmax(1)
-    # a label map has a probability per pixel: the share of the picture that a label takes is what can be said in a line
-    if probabilities.dim() > 2:
-        chosen = probabilities.argmax(1).flatten(1)
-        shares = [torch.bincount(row, minlength=probabilities.shape[1]) / row.numel() for row in chosen]
-        probabilities = torch.stack(shares)
-    rows = [_prediction(path, row, model) for path, row in zip(images, probabilities, strict=True)]
+    segments = model.description.task == "segmentation"
+    if output is not None and not segments:
+        raise UserError(f"{file} gives a label for a whole image, no label maps; leave out -o {output}")
+    maps = _map_files(images, output, force) if output is not None else [None] * len(images)
+    if segments:
+        rows = [_segmentation(path, model, target) for path, target in zip(images, maps, strict=True)]
+    else:
+        rows = [_classification(path, model) for path in images]
     if as_json:
         print_json(rows)
-        return
+    elif segments:
+        _print_shares(rows)
+    else:
+        _print_labels(rows)
+
+
+def _classification(path: Path, model: Model) -> dict[str, Any]:
+    probabilities = model(_image(path, model.description)[None]).softmax(1)[0]
+    best = int(probabilities.argmax())
+    return {"image": str(path), "label": model.description.label(best), "probability": float(probabilities[best])}
+
+
+def _segmentation(path: Path, model: Model, target: Path | None) -> dict[str, Any]:
+    scores = model(_image(path, model.description)[None])
+    labels = scores.argmax(1)[0]
+    shares = (torch.bincount(labels.flatten(), minlength=scores.shape[1]) / labels.numel()).tolist()
+    if target is not None:
+        size = read_image(path).shape[-2:]
+        enlarged = torch.nn.functional.interpolate(labels[None, None].to(torch.uint8), size, mode="nearest-exact")
+        write_file(target, label_map_png(enlarged[0, 0]), force=True)
+    named = {model.description.label(label): share for label, share in enumerate(shares)}
+    return {"image": str(path), "shares": named, "label_map": None if target is None else str(target)}
+
+
+def _map_files(images: Sequence[Path], folder: Path, force: bool) -> list[Path | None]:
+    """A file for the map of each image, refused before any work if it would replace another."""
+    files = [folder / f"{image.stem}.png" for image in images]
+    for place, file in enumerate(files):
+        if file in files[:place]:
+            raise UserError(f"two images would have the label map {file}; give them to separate calls")
+        if file.exists() and (not force or any(file.samefile(image) for image in images if image.exists())):
+            raise UserError(f"{file} exists already; choose another folder, or --force to replace a label map")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"the folder {folder} cannot be made ({error.strerror}); choose another one with -o") from None
+    return [*files]
+
+
+def _print_labels(rows: Sequence[Mapping[str, Any]]) -> None:
     table = plain_table("image", "label", "probability", right=("probability",))
     for row in rows:
         table.add_row(row["image"], row["label"], f"{row['probability']:.4f}")
     print_table(table)
 
 
-def _prediction(path: Path, probabilities: Tensor, model: Model) -> dict[str, Any]:
-    best = int(probabilities.argmax())
-    labels = model.description.labels
-    return {
-        "image": str(path),
-        "label": labels[best] if best < len(labels) else str(best),
-        "probability": float(probabilities[best]),
-    }
+def _print_shares(rows: Sequence[Mapping[str, Any]]) -> None:
+    classes = list(rows[0]["shares"])
+    table = plain_table("image", *classes, "label map", right=tuple(classes))
+    for row in rows:
+        table.add_row(row["image"], *(f"{share:.2%}" for share in row["shares"].values()), row["label_map"] or "")
+    print_table(table)
 
 
 def _image(path: Path, description: Description) -> Tensor:
@@ -161,10 +212,11 @@ def _split(config: Mapping[str, Any], data_root: str | None) -> data.Split:
 def _real_images(stored: Stored, data_root: str | None) -> Tensor:
     """Inputs of the run's own data as an exported file takes them; those inside the package where it is not at hand."""
     shape = stored.description.input_shape
+    count = min(COMPARED_IMAGES, max(4, COMPARED_VALUES // math.prod(shape)))
     try:
-        inputs = _split(stored.config or {"data": "embedded"}, data_root).inputs[:COMPARED_IMAGES]
+        inputs = _split(stored.config or {"data": "embedded"}, data_root).inputs[:count]
     except UserError:
-        inputs = data.load("embedded").validation.inputs[:COMPARED_IMAGES]
+        inputs = data.load("embedded").validation.inputs[:count]
     if inputs.dtype != torch.uint8:
         return inputs.float()
     if tuple(inputs.shape[1:]) == shape:
@@ -173,5 +225,8 @@ def _real_images(stored: Stored, data_root: str | None) -> Tensor:
 
 
 def _batches(stored: Stored, data_root: str | None) -> list[Tensor]:
-    split = _split(stored.config or {"data": "embedded"}, data_root)
-    return [data.prepare(split.inputs[i : i + BATCH]) for i in range(0, min(len(split), BATCHES * BATCH), BATCH)]
+    """The batches that the run itself was certified on."""
+    if stored.config is None:
+        raise UserError("a model file does not say on which data its cost depends; certify the folder of its run")
+    feed = SplitFeed(_split(stored.config, data_root), 1, 0)
+    return [inputs for inputs, _ in itertools.islice(feed.evaluation(), EVIDENCE_BATCHES)]

@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from budgetnet.cli.options import find_architecture, input_shape, plain_table, print_json, print_table, whole_numbers
+from budgetnet.cli.options import input_shape, plain_table, print_json, print_table, whole_numbers
 from budgetnet.costs import COSTS, macs, params, size, steps, units
 from budgetnet.costs.additive import ACCOUNTINGS
 from budgetnet.costs.schedule import ALLOCATIONS
 from budgetnet.graph import Architecture
 from budgetnet.spaces import SPACES, build
+from budgetnet.spaces.named import find_architecture
 from budgetnet.supernet import SuperNetwork
 
 

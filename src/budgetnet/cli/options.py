@@ -1,9 +1,8 @@
-"""What several commands share: reading shapes and architectures, printing JSON and tables."""
+"""What several commands share: reading shapes, printing JSON and tables."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,8 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from budgetnet.errors import UserError
-from budgetnet.graph import Architecture
-from budgetnet.supernet import SuperNetwork
 
 
 def print_json(value: Any) -> None:
@@ -55,21 +52,3 @@ def whole_numbers(text: str, what: str) -> list[int]:
     if not numbers or min(numbers) < 1:
         raise UserError(f"{what} {text!r} must be positive whole numbers; write them as 1,2,4")
     return numbers
-
-
-def find_architecture(net: SuperNetwork, text: str) -> Architecture:
-    """An architecture by its name, or from a file; one that connects nothing is refused."""
-    path = Path(text)
-    if text == "full" or text in net.named or not path.is_file():
-        return net.architecture(text)
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the architecture file {text} could not be read ({error}); check the path") from None
-    try:
-        architecture = Architecture.from_json(net.graph, content)
-    except UserError as error:
-        raise UserError(f"{text}: {error}") from None
-    if not architecture.connected:
-        raise UserError(f"the architecture in {text} does not connect the input to the output; keep a whole path")
-    return architecture

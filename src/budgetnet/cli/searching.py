@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from budgetnet.cli.options import find_architecture, plain_table, print_json, print_table
+from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.config import DEVICES, Config, duration, from_mapping, from_toml
 from budgetnet.costs.units import show
 from budgetnet.errors import UserError
@@ -19,6 +19,7 @@ from budgetnet.folders import RunFolder, new_folder
 from budgetnet.progress import working
 from budgetnet.run import Job, Options, Result, estimated_seconds, execute, prepare, start_of
 from budgetnet.search import Interrupted
+from budgetnet.stopwatch import OFF, Stopwatch
 from budgetnet.tracking import TensorBoard
 
 
@@ -26,7 +27,9 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of both commands. Without a value, the configuration file or the default rules."""
     options = [
         click.option(
-            "--data", help="embedded, cifar10, cifar100, fashion-mnist, folder:path=… with :size=16,limit=30000."
+            "--data",
+            help="embedded, cifar10, cifar100, fashion-mnist, folder:path=…, lfw-parts or "
+            "segmentation-folder:images=…,labels=…; with :size=16,limit=30000.",
         ),
         click.option("--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or BUDGETNET_DATA)."),
         click.option("--recipe", help="fast (default) or paper.", metavar="fast|paper"),
@@ -43,6 +46,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--threads", type=int, help="Threads of torch; its own choice if not given."),
         click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings in a TOML file."),
         click.option("--track", type=click.Choice(["tensorboard"]), help="Also write TensorBoard logs into the run."),
+        click.option("--profile", is_flag=True, help="Say where the time went, by phase and part; also profile.json."),
         click.option("--quiet", is_flag=True, help="No progress."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object at the end."),
     ]
@@ -90,19 +94,19 @@ def train(space: str, architecture: str, **options: Any) -> int:
 
 
 def _start(options: dict[str, Any], dry_run: bool) -> int:
-    controls = {
-        name: options.pop(name) for name in ("out", "resume", "lr_scale", "config_file", "track", "quiet", "as_json")
-    }
+    names = ("out", "resume", "lr_scale", "config_file", "track", "profile", "quiet", "as_json")
+    controls = {name: options.pop(name) for name in names}
+    watch = Stopwatch("load") if controls["profile"] else OFF
     out, resumed = _folder(controls["out"], controls["resume"])
     config = _configuration(options, controls["config_file"], resumed)
     if resumed is not None and resumed.finished:
         click.echo(f"{resumed.path} is finished", err=True)
         return _report(resumed.read_json("summary.json"), controls["as_json"])
     with working(f"loading {config.data}", controls["quiet"]):
-        job = _prepare(config)
+        job = prepare(config)
     if dry_run:
         return _dry_run(job, controls["as_json"])
-    with _Stop(out) as stop:
+    with Stop(out) as stop:
         settings = Options(
             quiet=controls["quiet"],
             resume=controls["resume"],
@@ -110,13 +114,23 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
             sinks=[TensorBoard(out / "tensorboard")] if controls["track"] else [],
             should_stop=stop.asked,
             say=lambda line: click.echo(line, err=True),
+            watch=watch,
         )
         try:
             result: Result = execute(job, out, settings)
         except Interrupted:
             click.echo(f"interrupted; go on with: budgetnet {_command(job)} --resume --out {out}", err=True)
             return 130
+    if isinstance(watch, Stopwatch) and not controls["as_json"]:
+        _print_profile(watch)
     return _report(result.summary, controls["as_json"])
+
+
+def _print_profile(watch: Stopwatch) -> None:
+    table = plain_table("phase", "part", "seconds", "share", right=("seconds", "share"))
+    for row in watch.table():
+        table.add_row(row["phase"], row["part"], f"{row['seconds']:.2f}", f"{row['share']:.1%}")
+    print_table(table)
 
 
 def _command(job: Job) -> str:
@@ -158,14 +172,7 @@ def _configuration(options: dict[str, Any], file: Path | None, resumed: RunFolde
     return from_mapping({**config.to_dict(), **{k: v for k, v in given.items() if k in changeable}}, str(resumed.path))
 
 
-def _prepare(config: Config) -> Job:
-    job = prepare(config)
-    if config.architecture is None:
-        return job
-    return Job(**{**vars(job), "architecture": find_architecture(job.net, config.architecture).live()})
-
-
-class _Stop:
+class Stop:
     """The first Ctrl-C asks the loop to save and stop, the second one stops at once."""
 
     def __init__(self, out: Path) -> None:
@@ -175,7 +182,7 @@ class _Stop:
     def asked(self) -> bool:
         return self.stopping
 
-    def __enter__(self) -> _Stop:
+    def __enter__(self) -> Stop:
         self.before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
@@ -208,7 +215,7 @@ def _dry_run(job: Job, as_json: bool) -> int:
             shown.add_row(row.budget.text, least, row.budget.show(row.full), start, answer)
         print_table(shown)
         if seconds is not None:
-            click.echo(f"estimated time: {_minutes(seconds)} on this machine")
+            click.echo(f"estimated time: {minutes(seconds)} on this machine")
     return 0 if feasible else 2
 
 
@@ -226,7 +233,8 @@ def _profile_values(row: Profile, mean: float | None) -> dict[str, Any]:
     }
 
 
-def _minutes(seconds: float) -> str:
+def minutes(seconds: float) -> str:
+    """A duration for people."""
     return (
         f"{seconds:.0f} s"
         if seconds < 120
@@ -244,6 +252,12 @@ def _report(summary: dict[str, Any], as_json: bool) -> int:
     return 0 if all(budget["met"] for budget in summary["budgets"]) else 3
 
 
+def _score(part: str, summary: dict[str, Any]) -> str:
+    overlap = summary.get(f"{part}_mean_iou")
+    more = "" if overlap is None else f" (mean IoU {overlap:.2%})"
+    return f"{part} accuracy {summary[f'{part}_accuracy']:.2%}{more}"
+
+
 def print_summary(summary: dict[str, Any]) -> None:
     """The answer first: is the budget met, how good is the network, where is it."""
     table = plain_table("budget", "maximum", "value", "used", "met", right=("maximum", "value", "used"))
@@ -259,13 +273,12 @@ def print_summary(summary: dict[str, Any]) -> None:
         )
     if summary["budgets"]:
         print_table(table)
-    test = summary["test_accuracy"]
-    accuracy = f"validation accuracy {summary['validation_accuracy']:.2%}"
-    accuracy += "" if test is None else f", test accuracy {test:.2%}"
+    known = [part for part in ("validation", "test") if summary[f"{part}_accuracy"] is not None]
+    accuracy = ", ".join(_score(part, summary) for part in known)
     size = f"{show(summary['macs'], 'macs')} multiply-adds, {show(summary['params'], 'params')} parameters"
     phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in summary["phases"].items() if seconds)
     click.echo(f"{accuracy}; {size}, {len(summary['architecture'])} edges of {summary['space']}")
-    click.echo(f"{_minutes(summary['seconds'])} ({phases}); everything is in {summary['run']}")
+    click.echo(f"{minutes(summary['seconds'])} ({phases}); everything is in {summary['run']}")
     page = Path(summary["run"]) / "report.html"
     if page.exists():
         click.echo(f"report: {page}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from budgetnet.cli.options import find_architecture, input_shape
+from budgetnet.cli.options import input_shape
 from budgetnet.costs import bind
 from budgetnet.draw import THEMES, Picture, save
 from budgetnet.draw.output import refuse_overwriting
@@ -17,6 +17,7 @@ from budgetnet.report.limits import limits, meters
 from budgetnet.report.networks import Networks
 from budgetnet.report.series import timeline
 from budgetnet.spaces import build
+from budgetnet.spaces.named import find_architecture
 from budgetnet.supernet import SuperNetwork
 
 FORCE = click.option("--force", is_flag=True, help="Replace the file if it exists.")

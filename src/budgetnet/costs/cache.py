@@ -108,6 +108,12 @@ class Meter:
             return Evidence(value, value, {"method": "exact"})
         return self._random_evidence(architecture, [batch] * self._draw_count())
 
+    def evidence_on(self, architecture: Architecture, batches: Sequence[Any]) -> Evidence:
+        """The evidence, over these batches where the cost depends on them."""
+        if self.takes_batch and batches:
+            return self.evidence_over(architecture, batches)
+        return self.evidence(architecture)
+
     def evidence_over(self, architecture: Architecture, batches: Sequence[Any]) -> Evidence:
         """The same for a cost that depends on the batch, over batches that stand for the data."""
         repeats = -(-self._draw_count() // len(batches)) if self.stochastic else 1

@@ -20,6 +20,8 @@ class Deliverable:
     architecture: Architecture
     network: fx.GraphModule
     pack: Callable[[], bytes]
+    final: bool = False
+    """Whether the file is as it was handed over, its certificate in it."""
 
     @cached_property
     def onnx(self) -> bytes:

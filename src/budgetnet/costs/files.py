@@ -54,9 +54,10 @@ class FileSize:
         return Evidence(value, value, {"method": "exported", "reserved": DESCRIPTION + CERTIFICATE})
 
     def certify(self, deliverable: Deliverable, maximum: float) -> Evidence:
-        """The bytes of the file itself, with room for the certificate that will be put into it."""
-        value = float(len(deliverable.onnx) + CERTIFICATE)
-        how = {"method": "bytes of the exported file", "network": "exported", "reserved": CERTIFICATE}
+        """The bytes of the file itself, with room for the certificate if that is still to be put into it."""
+        reserved = 0 if deliverable.final else CERTIFICATE
+        value = float(len(deliverable.onnx) + reserved)
+        how = {"method": "bytes of the exported file", "network": "exported", "reserved": reserved}
         return Evidence(value, value, how)
 
     def refresh(self, live: Tensor) -> Mapping[str, float]:

@@ -115,14 +115,22 @@ def _pad(image: Tensor) -> Tensor:
 
 
 def _matched(images: Path, labels: Path) -> list[Pair]:
-    maps = {file.stem: file for file in image_files(labels)}
-    files = mixed(image_files(images), images)
+    maps, files = _by_stem(labels), mixed(_by_stem(images).values(), images)
     if not files:
         raise UserError(f"{images} holds no image; put the images there or correct images=.")
     for file in files:
         if file.stem not in maps:
             raise UserError(f"image {file} has no label map {file.stem} in {labels}; add it or remove the image.")
     return [(file, maps[file.stem]) for file in files]
+
+
+def _by_stem(folder: Path) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for file in image_files(folder):
+        if file.stem in files:
+            raise UserError(f"{files[file.stem]} and {file.name} have one name; rename or remove one of them.")
+        files[file.stem] = file
+    return files
 
 
 def _checked_map(file: Path, classes: int | None, size: int | None) -> Tensor:

@@ -28,6 +28,16 @@ class Description:
     """Whether the file takes inputs in [0, 1] and scales them to the [−1, 1] that the network was trained on."""
     certificate: Mapping[str, Any] = field(default_factory=dict)
 
+    @staticmethod
+    def of_run(space: str, architecture: str, data: Mapping[str, Any], certificate: Mapping[str, Any]) -> Description:
+        """The network of a run, whose `data` are what its data.json holds."""
+        shape, classes = tuple(data["input_shape"]), tuple(data["classes"])
+        return Description(space, architecture, shape, classes, data["task"], data["scaling"] == "[-1,1]", certificate)
+
+    def label(self, number: int) -> str:
+        """The name of a class, or its number where it has none."""
+        return self.labels[number] if number < len(self.labels) else str(number)
+
     def to_strings(self) -> dict[str, str]:
         """As a map of texts, which every format can hold."""
         return {

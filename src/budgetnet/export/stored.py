@@ -64,15 +64,7 @@ def _open_run(folder: Path, net: SuperNetwork | None) -> Stored:
     checksums = {"weights.safetensors": sha256(weights)}
     _compare(checksums, certificate.get("checksums", {}), folder)
     budgets = certificate.get("budgets") or read_json(folder / "summary.json")["budgets"]
-    description = Description(
-        config["space"],
-        text,
-        tuple(data["input_shape"]),
-        tuple(data["classes"]),
-        data["task"],
-        data["scaling"] == "[-1,1]",
-        certificate,
-    )
+    description = Description.of_run(config["space"], text, data, certificate)
     network = _with_weights(net, architecture, weights, folder)
     return Stored(net, architecture, network, description, _limits(budgets), checksums, config=config)
 

@@ -74,8 +74,14 @@ def _score(run: RunFiles) -> str:
     for name, data in (("test_accuracy", "test"), ("validation_accuracy", "validation")):
         value = number(run.summary.get(name))
         if value is not None:
-            return f"{percent(value)} accuracy on {data} data"
+            overlap = number(run.summary.get(f"{data}_mean_iou"))
+            more = "" if overlap is None else f" and {percent(overlap)} mean intersection over union"
+            return f"{percent(value)} {_measure(run)}{more} on {data} data"
     return ""
+
+
+def _measure(run: RunFiles) -> str:
+    return "pixel accuracy" if run.data.get("task") == "segmentation" else "accuracy"
 
 
 def _state(run: RunFiles, limits: list[Limit]) -> str:
@@ -121,9 +127,14 @@ def _result_tiles(run: RunFiles) -> list[Tile]:
     summary, tiles = run.summary, []
     test, validation = number(summary.get("test_accuracy")), number(summary.get("validation_accuracy"))
     if test is not None:
-        tiles.append(Tile("test accuracy", percent(test), f"validation {percent(validation)}"))
+        tiles.append(Tile(f"test {_measure(run)}", percent(test), f"validation {percent(validation)}"))
     elif validation is not None:
-        tiles.append(Tile("validation accuracy", percent(validation)))
+        tiles.append(Tile(f"validation {_measure(run)}", percent(validation)))
+    test, validation = number(summary.get("test_mean_iou")), number(summary.get("validation_mean_iou"))
+    if test is not None:
+        tiles.append(Tile("test mean IoU", percent(test), f"validation {percent(validation)}"))
+    elif validation is not None:
+        tiles.append(Tile("validation mean IoU", percent(validation)))
     for name, label in (("macs", "multiply-adds"), ("params", "parameters")):
         value = number(summary.get(name))
         if value is not None:

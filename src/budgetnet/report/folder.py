@@ -10,6 +10,7 @@ from typing import Any
 
 from budgetnet import records
 from budgetnet.errors import UserError
+from budgetnet.pictures import EXAMPLES, KINDS, picture_file
 from budgetnet.records import Record
 
 MARKS = ("config.json", "records.jsonl")
@@ -35,6 +36,8 @@ class RunFiles:
     certificate: Json
     data: Json
     problems: tuple[str, ...]
+    pictures: tuple[Mapping[str, bytes], ...] = ()
+    """Of each example of a segmentation, the PNG files by what they show; read only if all are there."""
 
     @property
     def name(self) -> str:
@@ -66,6 +69,7 @@ def read_run(path: Path) -> RunFiles:
         )
     reader = _Reader(path)
     lines, whole = reader.records()
+    pictures = reader.pictures()
     return RunFiles(
         path,
         reader.mapping("config.json"),
@@ -77,6 +81,7 @@ def read_run(path: Path) -> RunFiles:
         reader.mapping("certificate.json"),
         reader.mapping("data.json"),
         tuple(reader.problems),
+        tuple(pictures),
     )
 
 
@@ -125,6 +130,14 @@ class _Reader:
         if not isinstance(value, Mapping):
             self.problems.append(f"{name} is not whole")
         return mapping(value)
+
+    def pictures(self) -> list[Mapping[str, bytes]]:
+        found: list[Mapping[str, bytes]] = []
+        for number in range(1, EXAMPLES + 1):
+            files = {kind: self._inside(picture_file(number, kind)) for kind in KINDS}
+            whole = {kind: path.read_bytes() for kind, path in files.items() if path}
+            found += [whole] if len(whole) == len(KINDS) else []
+        return found
 
     def lines(self, name: str) -> list[Json]:
         """Objects, one per line; a torn line ends the reading."""

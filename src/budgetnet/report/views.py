@@ -16,6 +16,7 @@ from budgetnet.report.breakdown import Breakdown, breakdown_charts, breakdowns
 from budgetnet.report.charts import Chart
 from budgetnet.report.dynamics import dynamics
 from budgetnet.report.folder import RunFiles, mapping
+from budgetnet.report.gallery import Gallery, gallery
 from budgetnet.report.limits import Limit, limits, meters
 from budgetnet.report.networks import Networks
 from budgetnet.report.numbers import number, percent
@@ -43,6 +44,7 @@ class RunView:
     path: str
     answer: Answer
     proofs: list[tuple[str, str]]
+    gallery: Gallery | None
     anatomy: Anatomy | None
     undrawn: str
     planes: list[Placed]
@@ -127,6 +129,7 @@ def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int
         str(run.path),
         answer(run, found),
         [(limit.cost, _how(limit)) for limit in found if limit.how],
+        gallery(run),
         body,
         undrawn,
         _place(f"{id}-plane", archive_planes(run, found, net, costs)),

@@ -1,0 +1,177 @@
+"""What the speed benchmarks run: two sizes, a ResNet by hand, training steps, architectures of a given share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from budgetnet.costs import macs
+from budgetnet.recipes import fast
+from budgetnet.sampling import EdgeDistribution
+from budgetnet.spaces import resnet_fabric
+from budgetnet.supernet import SuperNetwork
+from budgetnet.tasks import Task
+
+BATCH = 128
+CLASSES = 10
+SHARES = (0.2, 0.45, 0.7)
+CALIBRATION = 512
+"""Architectures behind the mean share of a logit."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """An input side and the channels of the first group."""
+
+    side: int
+    channels: int
+
+    def __str__(self) -> str:
+        return f"{self.side}×{self.side}, {self.channels} channels"
+
+    def fabric(self, width: int) -> SuperNetwork:
+        """The ResNet fabric of this size."""
+        torch.manual_seed(0)
+        return resnet_fabric(width, self.channels, classes=CLASSES, input_shape=(3, self.side, self.side))
+
+    def batch(self, count: int = BATCH) -> tuple[Tensor, Tensor]:
+        """Random images and labels: time does not depend on them."""
+        generator = torch.Generator().manual_seed(0)
+        images = torch.rand(count, 3, self.side, self.side, generator=generator) * 2 - 1
+        return images, torch.randint(CLASSES, (count,), generator=generator)
+
+
+LARGE, SMALL = Size(32, 16), Size(16, 8)
+
+
+class Block(nn.Module):
+    """A residual block as people write it, with sums and activations in place; `norm=False` is the folded one."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: bool) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1)
+        self.bn1 = nn.BatchNorm2d(outputs) if norm else nn.Identity()
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1)
+        self.bn2 = nn.BatchNorm2d(outputs) if norm else nn.Identity()
+        self.relu = nn.ReLU(inplace=True)
+        self.shortcut: nn.Module | None = None
+        if inputs != outputs or stride != 1:
+            conv = nn.Conv2d(inputs, outputs, 1, stride)
+            self.shortcut = nn.Sequential(conv, nn.BatchNorm2d(outputs)) if norm else conv
+
+    def forward(self, x: Tensor) -> Tensor:
+        """relu(block(x) + shortcut(x))."""
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        out += x if self.shortcut is None else self.shortcut(x)
+        return self.relu(out)
+
+
+class HandResNet(nn.Module):
+    """ResNet-20 for small images in plain torch: the network that the fabric of width 3 has as its spine."""
+
+    def __init__(self, channels: int, blocks: int = 3, norm: bool = True) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, channels, 3, 1, 1)
+        self.bn = nn.BatchNorm2d(channels) if norm else nn.Identity()
+        self.relu = nn.ReLU(inplace=True)
+        widths = [channels, channels, 2 * channels, 4 * channels]
+        layers = []
+        for inputs, outputs in itertools.pairwise(widths):
+            stride = 1 if inputs == outputs else 2
+            layers += [Block(inputs, outputs, stride, norm)]
+            layers += [Block(outputs, outputs, 1, norm) for _ in range(blocks - 1)]
+        self.blocks = nn.Sequential(*layers)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.linear = nn.Linear(widths[-1], CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = self.blocks(self.relu(self.bn(self.conv(x))))
+        return self.linear(torch.flatten(self.pool(x), 1))
+
+
+def optimizer_of(module: nn.Module) -> torch.optim.Optimizer:
+    """The optimiser of the default recipe, at a rate that keeps random data harmless."""
+    recipe = fast()
+    return torch.optim.SGD(
+        module.parameters(), 1e-4, recipe.momentum, weight_decay=recipe.weight_decay, nesterov=recipe.nesterov
+    )
+
+
+def hand_step(module: nn.Module, batch: tuple[Tensor, Tensor]) -> Callable[[], None]:
+    """A training step in plain torch."""
+    optimizer = optimizer_of(module.train())
+    inputs, targets = batch
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(module(inputs), targets).backward()
+        optimizer.step()
+
+    return step
+
+
+def fabric_step(
+    net: nn.Module, batch: tuple[Tensor, Tensor], gates: Callable[[], Tensor | None], optimizer: torch.optim.Optimizer
+) -> Callable[[], None]:
+    """A training step of the super network as the loop does it, on what `gates` gives anew at every call."""
+    inputs, targets = batch
+    task = Task()
+    net.train()
+
+    def step() -> None:
+        chosen = gates()
+        optimizer.zero_grad(set_to_none=True)
+        outputs = net(inputs, chosen)
+        groups = 1 if chosen is None else len(chosen)
+        task.group_losses(outputs, targets, groups).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+class Sampled:
+    """Random connected architectures whose mean share of the full multiply-adds is near a target, new at every call."""
+
+    def __init__(self, net: SuperNetwork, share: float, groups: int, seed: int = 0) -> None:
+        self.graph, self.cost, self.groups = net.graph, macs(net), groups
+        self.full = self.cost(net.graph.full)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.distribution = EdgeDistribution(net.graph, self._logit(share))
+        self.shares: list[float] = []
+        """The mean live share of each set that was given."""
+
+    def __call__(self) -> Tensor:
+        gates = self._connected(self.distribution, self.groups, self.generator)
+        self.shares.append(self._share(gates))
+        return gates
+
+    def take(self, count: int) -> Iterator[Tensor]:
+        """So many sets made beforehand, so that making them is no part of what is timed."""
+        return iter([self() for _ in range(count)])
+
+    def _share(self, gates: Tensor) -> float:
+        return float(self.cost.evaluate(self.graph.live(gates)).mean()) / self.full
+
+    def _connected(self, distribution: EdgeDistribution, count: int, generator: torch.Generator) -> Tensor:
+        rows = torch.zeros(0, len(self.graph.edges), dtype=torch.bool)
+        while len(rows) < count:
+            gates = distribution.sample(4 * count, generator).gates
+            rows = torch.cat([rows, gates[self.graph.live(gates).any(1)]])
+        return rows[:count]
+
+    def _logit(self, share: float) -> float:
+        """One logit for all edges, by bisection."""
+        low, high = -4.0, 6.0
+        for _ in range(20):
+            middle = (low + high) / 2
+            trial = EdgeDistribution(self.graph, middle)
+            found = self._share(self._connected(trial, CALIBRATION, torch.Generator().manual_seed(1)))
+            low, high = (middle, high) if found < share else (low, middle)
+        return low
