@@ -16,7 +16,8 @@ from benchmarks._common import Answer, answer, arguments, paired, pin_threads, r
 from benchmarks._networks import BATCH, LARGE, SHARES, SMALL, Sampled, Size, fabric_step, optimizer_of
 
 BARS = {(LARGE, 8): 1.15, (SMALL, 8): 1.35, (LARGE, BATCH): 1.8, (SMALL, BATCH): 2.6}
-WARMUPS = 2
+WARMUPS = 6
+"""Steps before the clock runs: convolutions are prepared once for every number of rows that occurs."""
 FULL = "full"
 
 

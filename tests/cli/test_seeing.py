@@ -115,10 +115,16 @@ def test_help_teaches_with_an_example(command: Any) -> None:
 
 
 def test_watch_says_where_and_ends_on_interrupt(run: Path) -> None:
-    code = "from budgetnet.cli.seeing import watch; watch()"
+    code = (  # a test run in the background ignores the signal, and so would its children
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from budgetnet.cli.seeing import watch; watch()"
+    )
     command = [sys.executable, "-u", "-c", code, str(run), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("http://127.0.0.1:")
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        try:
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

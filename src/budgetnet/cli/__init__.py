@@ -22,6 +22,7 @@ COMMANDS = {
     "search": _Lazy("searching:search", "Learn a network that fits a budget: the main job."),
     "train": _Lazy("searching:train", "Train one fixed architecture, with the same loop: a baseline."),
     "sweep": _Lazy("sweeping:sweep", "Many searches and baselines: the curve of cost and accuracy."),
+    "reproduce": _Lazy("reproducing:reproduce", "A table or figure of the paper: published numbers beside ours."),
     "certify": _Lazy("certifying:certify", "Measure a run or a model file against its budgets, here and now."),
     "export": _Lazy("certifying:export", "Write the network as ONNX, a torch program or safetensors."),
     "predict": _Lazy("certifying:predict", "Run an exported network on images."),

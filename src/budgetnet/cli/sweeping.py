@@ -92,11 +92,11 @@ def sweep(
     plan, out = _plan(file, options), _folder(file, out)
     if dry_run:
         return _dry_run(plan, as_json, quiet)
-    _check(engine, workers, address)
+    check_engine(engine, workers, address)
     remember(plan, out)
     missing = [name for name in plan if not RunFolder(out / name).finished]
     display = Display(out, missing, len(plan) - len(missing), quiet)
-    with _engine(engine, plan, out, workers, address) as chosen, Stop(out) as stop, display:
+    with open_engine(engine, plan, out, workers, address) as chosen, Stop(out) as stop, display:
         command = shlex.join(["budgetnet", *sys.argv[1:]])
         swept = run_sweep(plan, out, chosen, should_stop=stop.asked, tell=display.tell, command=command)
     return _report(swept, out, as_json)
@@ -113,7 +113,8 @@ def _folder(file: Path | None, out: Path | None) -> Path:
     return out or Path("sweeps") / file.stem  # type: ignore[union-attr]
 
 
-def _check(engine: str, workers: int | None, address: str | None) -> None:
+def check_engine(engine: str, workers: int | None, address: str | None) -> None:
+    """Refuses options that do not belong to an engine."""
     if engine == "dask" and address is None:
         raise UserError("the Dask engine needs the address of a scheduler; give --address tcp://host:8786")
     if engine == "dask" and workers is not None:
@@ -123,7 +124,8 @@ def _check(engine: str, workers: int | None, address: str | None) -> None:
 
 
 @contextmanager
-def _engine(name: str, plan: Plan, out: Path, workers: int | None, address: str | None) -> Iterator[Engine]:
+def open_engine(name: str, plan: Plan, out: Path, workers: int | None, address: str | None) -> Iterator[Engine]:
+    """The engine of that name, for as long as it is used."""
     if name == "local":
         yield local_engine(list(plan.values()), workers)
         return

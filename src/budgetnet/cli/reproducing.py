@@ -1,0 +1,159 @@
+"""`budgetnet reproduce`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from budgetnet.cli.options import plain_table, print_json, print_table
+from budgetnet.cli.searching import Stop, minutes
+from budgetnet.cli.sweeping import ENGINES, check_engine, open_engine
+from budgetnet.config import DEVICES, Config
+from budgetnet.errors import UserError
+from budgetnet.folders import RunFolder
+from budgetnet.progress import working
+from budgetnet.reproduce import (
+    REPRODUCTIONS,
+    RUNS,
+    SCALES,
+    Reproduction,
+    estimated,
+    find,
+    plan_of,
+    write_outcome,
+)
+from budgetnet.sweep import Plan, Swept, remember, run_sweep
+from budgetnet.sweep.display import Display
+
+
+@click.command()
+@click.argument("table", required=False)
+@click.option(
+    "--scale",
+    type=click.Choice(SCALES),
+    default="reduced",
+    show_default=True,
+    help="full: the paper's setting, for those with GPUs; reduced: what two cores can do overnight or less.",
+)
+@click.option("--list", "as_list", is_flag=True, help="Every table, its runs, and an estimate of the time here.")
+@click.option("--dry-run", is_flag=True, help="Print every run of the plan; needs no data and runs nothing.")
+@click.option("--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or BUDGETNET_DATA).")
+@click.option("--batch-size", type=int, help="Examples in a batch, where memory is too small for the recipe's.")
+@click.option("--device", help=f"{', '.join(DEVICES)}.")
+@click.option("--threads", type=int, help="Threads of a run; the cores divided by the workers if not given.")
+@click.option("--out", type=click.Path(path_type=Path), help="[default: reproductions/TABLE-SCALE]")
+@click.option("--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="Where runs run.")
+@click.option("--workers", type=int, help="Runs at a time (local); as many as there are cores if not given.")
+@click.option("--address", help="Of the scheduler (dask), such as tcp://host:8786.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of tables for people.")
+def reproduce(
+    table: str | None,
+    scale: str,
+    as_list: bool,
+    dry_run: bool,
+    out: Path | None,
+    engine: str,
+    workers: int | None,
+    address: str | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Make TABLE of the paper anew: run what is missing, write the published numbers beside ours.
+
+    \b
+    budgetnet reproduce --list                                  what there is, and how long it would take here
+    budgetnet reproduce cifar10-macs --scale full --dry-run     every run of the paper's setting
+    budgetnet reproduce cifar10-macs --data-root ~/data         reduced: smaller images and networks, fewer epochs
+    budgetnet reproduce cifar10-macs --scale full --engine dask --address tcp://host:8786
+
+    It is a sweep: start it again to go on. The folder gets table.md, table.json, charts and pictures of what was found.
+    """
+    if as_list:
+        return _list([find(table)] if table else list(REPRODUCTIONS.values()), scale, as_json, quiet)
+    if table is None:
+        raise UserError(f"no table was named; use {', '.join(REPRODUCTIONS)}, or --list to see what each one is")
+    entry = find(table)
+    with working("counting the paper's networks", quiet):
+        plan, models = plan_of(entry.methods(scale), entry.name, **options)
+    if dry_run:
+        return _dry_run(plan, models, as_json)
+    check_engine(engine, workers, address)
+    out = out or Path("reproductions") / f"{entry.name}-{scale}"
+    swept = _sweep(plan, out / RUNS, engine, workers, address, quiet)
+    with working("writing the table", quiet):
+        value, missing = write_outcome(entry, scale, plan, models, out)
+    return _report(value, swept, missing, out, as_json)
+
+
+def _sweep(plan: Plan, out: Path, engine: str, workers: int | None, address: str | None, quiet: bool) -> Swept:
+    remember(plan, out)
+    open_runs = [name for name in plan if not RunFolder(out / name).finished]
+    display = Display(out, open_runs, len(plan) - len(open_runs), quiet)
+    with open_engine(engine, plan, out, workers, address) as chosen, Stop(out) as stop, display:
+        command = shlex.join(["budgetnet", *sys.argv[1:]])
+        return run_sweep(plan, out, chosen, should_stop=stop.asked, tell=display.tell, command=command)
+
+
+def _report(value: dict[str, Any], swept: Swept, missing: list[str], out: Path, as_json: bool) -> int:
+    if as_json:
+        print_json(value)
+    else:
+        click.echo(f"{value['finished']} of {value['runs']} runs are finished; the table is {out / 'table.md'}")
+    for line in [*missing, *(f"{ending.name} {ending.state}: {ending.message}" for ending in swept.unwell)]:
+        click.echo(line, err=True)
+    if swept.interrupted:
+        click.echo("interrupted; start the same command again to go on", err=True)
+        return 130
+    return 1 if swept.unwell else 0
+
+
+def _list(entries: list[Reproduction], scale: str, as_json: bool, quiet: bool) -> int:
+    found: list[dict[str, Any]] = []
+    for entry in entries:
+        with working(f"estimating {entry.name}", quiet):
+            plan, _ = plan_of(entry.methods(scale), entry.name)
+            seconds = estimated(plan, entry.setting(scale))
+        about = {"table": entry.name, "scale": scale, "about": entry.about}
+        found.append({**about, "runs": len(plan), "estimated_seconds": seconds})
+    if as_json:
+        print_json(found)
+        return 0
+    shown = plain_table("table", "runs", "estimate", "what", right=("runs", "estimate"))
+    for row in found:
+        shown.add_row(row["table"], str(row["runs"]), _time(row["estimated_seconds"]), row["about"])
+    print_table(shown)
+    click.echo(f"estimates at {scale} scale: all runs one after the other on this machine, from a timed training step")
+    return 0
+
+
+def _time(seconds: float) -> str:
+    return minutes(seconds) if seconds < 2 * 86400 else f"{seconds / 86400:,.0f} days"
+
+
+def _dry_run(plan: Plan, models: dict[str, str], as_json: bool) -> int:
+    if as_json:
+        print_json([{"run": name, "model": models[name], "config": asdict(config)} for name, config in plan.items()])
+        return 0
+    columns = ("model", "space", "budget or architecture", "data", "recipe", "epochs", "λ", "seed")
+    shown = plain_table(*columns, right=("epochs", "λ", "seed"))
+    for name, config in plan.items():
+        shown.add_row(*_cells(models[name], config))
+    print_table(shown)
+    searches = sum(config.architecture is None for config in plan.values())
+    click.echo(f"{len(plan)} runs: {searches} searches, {len(plan) - searches} fixed networks")
+    return 0
+
+
+def _cells(model: str, config: Config) -> list[str]:
+    recipe = config.make_recipe("segmentation" if config.data.startswith("lfw-parts") else "classification")
+    epochs = recipe.warmup_epochs + recipe.search_epochs + recipe.finish_epochs
+    what = ", ".join(config.budgets) if config.architecture is None else config.architecture
+    weight = "" if config.architecture is not None else f"{recipe.penalty:g}" + " and adapted" * recipe.adaptive
+    return [model, config.space, what, config.data, recipe.name, f"{epochs:g}", weight, str(config.seed)]

@@ -1,0 +1,100 @@
+"""The figures: pictures of found networks, accuracy against cost, and the dynamics of training."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from budgetnet.checkpoint import write_atomically
+from budgetnet.costs import bind
+from budgetnet.draw import Picture, save
+from budgetnet.errors import UserError
+from budgetnet.graph import Architecture
+from budgetnet.report.charts import lines, plane, static
+from budgetnet.report.folder import read_run
+from budgetnet.report.networks import Networks
+from budgetnet.report.series import timeline
+from budgetnet.reproduce.table import Comparison, kind
+
+MOMENTS = 10
+"""Rows of the table of dynamics."""
+CHART_WIDTH = 720
+SERIES = (("loss", "training loss"), ("entropy", "entropy, bits per edge"))
+
+
+def draw_found(runs: Path, names: Iterable[str], out: Path) -> dict[str, Path]:
+    """A picture of each run's network under the cost of its budget (ticks if that is steps), relative to `out`."""
+    networks = Networks()
+    drawn: dict[str, Path] = {}
+    for name in names:
+        run = read_run(runs / name)
+        net, reason = networks.of(run)
+        if net is None:
+            raise UserError(f"{runs / name} cannot be drawn: {reason}; run it again")
+        cost = bind(run.summary["budgets"][0]["cost"], net)
+        picture = Picture(net, Architecture.from_json(net.graph, run.architecture), None, cost, name)
+        drawn[name] = save(picture, out / "pictures" / f"{name}.svg", force=True).relative_to(out)
+    return drawn
+
+
+def draw_plane(comparison: Comparison, out: Path) -> Path:
+    """Accuracy against cost, published and ours, as the paper's plots have it."""
+    points: list[dict[str, Any]] = []
+    for line in comparison.lines:
+        if line.published is not None:
+            price = line.published.cost * comparison.unit
+            points.append(_point(line.model, f"{kind(line.model)}, published", price, line.published.accuracy, 40))
+        if line.ours is not None and line.ours.test is not None:
+            price = line.ours.cost * comparison.unit
+            points.append(_point(line.model, f"{kind(line.model)}, ours", price, line.ours.test, 90))
+    return _write(plane(points, [], [], comparison.cost, comparison.cost.partition("(")[0], "test accuracy"), out)
+
+
+def _point(name: str, kind: str, cost: float, score: float, weight: int) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "cost": cost, "score": score / 100, "weight": weight, "strength": 0.9}
+
+
+def dynamics_of(run: Path) -> list[dict[str, Any]]:
+    """Loss and entropy over the epochs of a run, from its records."""
+    return sorted(timeline(read_run(run).records).lines(SERIES), key=lambda row: row["epoch"])
+
+
+def draw_dynamics(runs: Sequence[tuple[str, Path]], out: Path) -> list[Path]:
+    """Loss and entropy as two charts, a line for each run; the phases are those of the longest."""
+    times = {model: timeline(read_run(path).records) for model, path in runs}
+    phases = max((list(time.phases) for time in times.values()), key=len, default=[])
+    drawn: list[Path] = []
+    for name, label in SERIES:
+        rows = [{**row, "series": model} for model, time in times.items() for row in time.lines([(name, label)])]
+        if rows:
+            drawn.append(_write(lines(rows, phases, label), out / f"{name}.svg"))
+    return drawn
+
+
+def dynamics_table(runs: Sequence[tuple[str, Path]]) -> str:
+    """Loss and entropy of each run at a few moments, evenly spread over its epochs."""
+    text = ["| model | epoch | phase | training loss | entropy, bits per edge |", "| --- | ---: | --- | ---: | ---: |"]
+    for model, path in runs:
+        rows = dynamics_of(path)
+        last = max((row["epoch"] for row in rows), default=0.0)
+        for moment in range(1, MOMENTS + 1):
+            until = [row for row in rows if row["epoch"] <= last * moment / MOMENTS + 1e-6]
+            phase = until[-1]["phase"] if until else ""
+            known = {row["series"]: row["value"] for row in until}
+            loss, entropy = (known.get(label) for _, label in SERIES)
+            text.append(f"| {model} | {last * moment / MOMENTS:.1f} | {phase} | {_digits(loss)} | {_digits(entropy)} |")
+    return "\n".join([*text, ""])
+
+
+def _digits(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _write(spec: dict[str, Any], out: Path) -> Path:
+    """A chart as a file; `static` hands it over as a data URI."""
+    content = base64.b64decode(static(spec, CHART_WIDTH).partition(",")[2])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, content)
+    return out

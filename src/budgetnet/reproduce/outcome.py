@@ -1,0 +1,76 @@
+"""What a reproduction leaves in its folder: table.md, table.json and pictures, from whatever has been run so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from budgetnet.checkpoint import write_atomically
+from budgetnet.environment import machine, versions
+from budgetnet.errors import UserError
+from budgetnet.folders import RunFolder
+from budgetnet.reproduce.catalogue import Reproduction
+from budgetnet.reproduce.figures import draw_dynamics, draw_found, draw_plane, dynamics_of, dynamics_table
+from budgetnet.reproduce.table import Comparison, as_json, as_markdown, compare, selected
+from budgetnet.sweep import Plan
+from budgetnet.sweep.engine import FINISHED
+from budgetnet.sweep.table import Row, rows
+
+RUNS = "runs"
+"""The sweep, in the folder of the reproduction."""
+
+
+def write_outcome(
+    entry: Reproduction, scale: str, plan: Plan, models: Mapping[str, str], out: Path
+) -> tuple[dict[str, Any], list[str]]:
+    """The table as a value, and what could not be drawn for want of an extra."""
+    table = rows(plan, out / RUNS)
+    comparisons = [compare(one, entry.setting("full"), table, models) for one in entry.tables]
+    trained = [(models[row["run"]], out / RUNS / row["run"]) for row in table if row["state"] == FINISHED]
+    found = list(dict.fromkeys(run for one in comparisons for run in selected(one)))
+    pictures = draw_found(out / RUNS, found, out)
+    missing = _draw_charts(comparisons, [] if entry.tables else trained, out)
+    value = {
+        **_about(entry, scale, table),
+        "tables": [as_json(one) for one in comparisons],
+        "dynamics": [{"model": model, "rows": dynamics_of(run)} for model, run in trained] if not entry.tables else [],
+    }
+    RunFolder(out).write_json("table.json", value)
+    text = [_head(entry, scale, plan, len(trained)), *(as_markdown(one, pictures) for one in comparisons)]
+    text += [] if entry.tables else [dynamics_table(trained)]
+    write_atomically(out / "table.md", "\n".join(text).encode())
+    return value, missing
+
+
+def _draw_charts(comparisons: Sequence[Comparison], dynamics: Sequence[tuple[str, Path]], out: Path) -> list[str]:
+    try:
+        for one in comparisons:
+            draw_plane(one, out / f"accuracy-{one.cost.partition('(')[0]}{_machines(one.cost)}.svg")
+        draw_dynamics(dynamics, out)
+    except UserError as error:
+        return [f"no charts were drawn: {error}"]
+    return []
+
+
+def _machines(cost: str) -> str:
+    """`-4` of steps(4,dfs)."""
+    return f"-{cost.partition('(')[2].partition(',')[0]}" if cost.startswith("steps") else ""
+
+
+def _about(entry: Reproduction, scale: str, table: Sequence[Row]) -> dict[str, Any]:
+    finished = sum(row["state"] == FINISHED for row in table)
+    about = {"name": entry.name, "about": entry.about, "scale": scale, "runs": len(table), "finished": finished}
+    return {**about, "machine": machine(), "versions": versions()}
+
+
+def _head(entry: Reproduction, scale: str, plan: Plan, finished: int) -> str:
+    config = next(iter(plan.values()))
+    epochs = f"{config.epochs:g} epochs" if config.epochs else "as many epochs as the paper"
+    note = "the paper's setting" if scale == "full" else "a reduced setting, not the paper's"
+    return (
+        f"# {entry.name} at {scale} scale\n\n{entry.about[0].upper()}{entry.about[1:]}.\n\n"
+        f"Ours is {note}: {config.data}, recipe {config.recipe}, {epochs}; {finished} of {len(plan)} runs are done. "
+        "Recomputed is the cost of the published network, built here in the paper's setting. What was found is chosen "
+        "on the front of (cost, validation accuracy); its test accuracy took no part in that.\n"
+    )
