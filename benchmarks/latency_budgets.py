@@ -78,15 +78,11 @@ def search(runtime: str, seconds: float, run: Path) -> dict[str, Any]:
     }
 
 
-def predicted(run: Path) -> float | None:
-    """What the predictor expected of the chosen architecture as its bound, if it was evaluated on the way."""
-    config, about = json.loads((run / "config.json").read_text())["config"], json.loads((run / "data.json").read_text())
-    graph = build(config["space"], about["input_shape"], len(about["classes"])).graph
-    kept = set(json.loads((run / "architecture.json").read_text())["kept"])
-    packed = np.packbits([edge.name in kept for edge in graph.edges]).tobytes().hex()
-    entries = [json.loads(line) for line in (run / "archive.jsonl").read_text().splitlines()]
-    found = [next(iter(entry["costs"].values())) for entry in entries if entry["kept"] == packed]
-    return found[-1] if found else None
+def predicted(run: Path) -> float:
+    """What the predictor expected of the chosen architecture as its bound; of the last one if the run stepped back."""
+    records = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    chosen = [record for record in records if record["kind"] == "chosen"]
+    return next(value for key, value in chosen[-1].items() if key.startswith("cost/"))
 
 
 def main() -> None:

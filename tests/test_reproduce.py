@@ -7,16 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from budgetnet.budget import parse_all
 from budgetnet.errors import UserError
 from budgetnet.feasibility import profile
+from budgetnet.feeds import make_feed
 from budgetnet.reproduce import REPRODUCTIONS, SCALES, find, plan_of
+from budgetnet.reproduce.catalogue import baseline
 from budgetnet.reproduce.estimates import _work, estimated
 from budgetnet.reproduce.published import PublishedRow, PublishedTable
 from budgetnet.reproduce.settings import FULL, REDUCED, Setting, cost_of, setting
 from budgetnet.reproduce.table import as_markdown, compare
+from budgetnet.run import Job, estimated_seconds
 from budgetnet.spaces import build
+from budgetnet.tasks import Task
 
 PAPER_TABLES = [(entry, table) for entry in REPRODUCTIONS.values() for table in entry.tables]
 
@@ -179,8 +184,15 @@ TABLE = PublishedTable(
 
 def row(run: str, value: float, validation: float, test: float | None, **more: Any) -> dict[str, Any]:
     return {
-        "run": run, "state": "finished", "architecture": None, "cost": "params", "value": value,
-        "costs": {"params": value}, "validation": validation, "test": test, **more,
+        "run": run,
+        "state": "finished",
+        "architecture": None,
+        "cost": "params",
+        "value": value,
+        "costs": {"params": value},
+        "validation": validation,
+        "test": test,
+        **more,
     }
 
 
@@ -209,6 +221,29 @@ def test_selection_looks_across_widths_at_validation_alone() -> None:
     assert "| B-ResNet |  |  |  |  | 0.900 | 50.00 | 10.00 | [a](pictures/a.svg) |" in text
 
 
+BASELINES = [(data, model) for data in ("cifar10", "cifar100") for model in ("ResNet-20", "ResNet-110")]
+BASELINES += [("cifar10", f"ResNet-{depth}") for depth in (32, 44, 56)]
+BASELINES += [("cifar10", f"CNF W={width}") for width in (1, 2, 4, 8)]
+
+
+@pytest.mark.parametrize(("data", "model"), BASELINES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_baseline_takes_real_training_steps(scale: str, data: str, model: str) -> None:
+    """By the loop of `budgetnet train`, on noise, with all epochs of its recipe ahead of it."""
+    chosen = setting(data, scale)
+    runs, _ = plan_of([baseline(chosen, model, ("params",))], "here")
+    (config,) = runs.values()
+    recipe = config.make_recipe(chosen.task)
+    assert (recipe.warmup_epochs, recipe.search_epochs) == (0, 0)
+    assert recipe.finish_epochs == (300 if scale == "full" else 16)
+    net = build(config.space, chosen.shape, chosen.classes)
+    examples = torch.randn(2, *chosen.shape), torch.randint(chosen.classes, (2,))
+    feed = make_feed(examples, 2, 0)
+    architecture = net.architecture(str(config.architecture))
+    job = Job(net, Task(), feed, feed, None, [], recipe, config, {}, architecture)
+    assert estimated_seconds(job, architecture) > 0
+
+
 def test_without_runs_ours_is_empty() -> None:
     lines = compare(TABLE, TINY, [], {}).lines
     assert [line.ours for line in lines] == [None, None]
@@ -217,11 +252,13 @@ def test_without_runs_ours_is_empty() -> None:
 
 def test_estimates_grow_with_what_is_computed() -> None:
     entry = find("cifar10-params")
-    runs, models = plan_of(entry.methods("reduced"), "here")
+    small_ones = [
+        method for method in entry.methods("reduced") if method.model in ("ResNet-8", "ResNet-14", "ResNet-20")
+    ]
+    runs, models = plan_of(small_ones, "here")
     small = entry.setting("reduced")
     work = {name: _work(config, small) for name, config in runs.items()}
-    resnets = [work[name] for name in runs if models[name].startswith("ResNet")]
-    assert all(a < b for a, b in itertools.pairwise(resnets))
+    assert all(a < b for a, b in itertools.pairwise(work.values()))
     resnet_20 = next(name for name in runs if models[name] == "ResNet-20")
     assert work[resnet_20] == 2_589_504 * 30_000 * 16
     one = {resnet_20: runs[resnet_20]}

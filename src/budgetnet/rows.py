@@ -22,16 +22,27 @@ def spread(value: Tensor, parts: Sequence[Rows], gap: Rows) -> tuple[Tensor, ...
     return tuple(_Spread.apply(value, tuple(parts), gap))  # type: ignore[no-untyped-call]
 
 
-def gather(terms: Sequence[Tensor], places: Sequence[Rows], rows: int, gap: Rows) -> Tensor:
-    """The sum of terms that each cover some of so many rows; `gap` are the rows that the first one leaves out."""
+def gather(
+    terms: Sequence[Tensor], places: Sequence[Rows], rows: int, gap: Rows, own: Sequence[bool] | None = None
+) -> Tensor:
+    """The sum of terms that each cover some of so many rows; `gap` are the rows that the first one leaves out.
+
+    A term that is `own` belongs to nobody else and may be written to.
+    """
     if len(terms) == 1 and places[0] is None:
         return terms[0]
     if all(place is None for place in places):
-        total = terms[0] + terms[1]
+        own = own or [False] * len(terms)
+        total = _plus(terms[1], terms[0], own[1]) if own[1] and not own[0] else _plus(terms[0], terms[1], own[0])
         for term in terms[2:]:
-            total = total.add_(term) if total.dtype == torch.promote_types(total.dtype, term.dtype) else total + term
+            total = _plus(total, term, own=True)
         return total
     return cast(Tensor, _Gather.apply(rows, tuple(places), gap, *terms))  # type: ignore[no-untyped-call]
+
+
+def _plus(total: Tensor, term: Tensor, own: bool) -> Tensor:
+    """In place where that keeps the precision, which differs between terms under autocast."""
+    return total.add_(term) if own and torch.promote_types(total.dtype, term.dtype) == total.dtype else total + term
 
 
 @contextlib.contextmanager

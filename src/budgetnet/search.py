@@ -353,14 +353,12 @@ class Loop:
 
         The last resort is the architecture of the check, which has been measured: the certificate will say.
         """
-        for place, architecture in enumerate(ranked):
-            proven = self._trimmed(architecture)
-            if proven is not None:
-                self.begin_finish(proven)
-                self.runners_up = list(ranked[place + 1 :])
-                return
-        self.begin_finish(self.fallback.live())
-        self.runners_up = []
+        candidates = ((place, self._trimmed(architecture)) for place, architecture in enumerate(ranked))
+        place, chosen = next(((p, a) for p, a in candidates if a is not None), (len(ranked), self.fallback.live()))
+        self.begin_finish(chosen)
+        self.runners_up = list(ranked[place + 1 :])
+        costs = {f"cost/{b.name}": float(b.meter.evaluate(chosen.gates()[None])[0]) for b in self.budgets}
+        self._record("chosen", costs)
 
     def _can_step_back(self) -> bool:
         return self.architecture not in (None, self.fallback.live())
@@ -388,8 +386,8 @@ class Loop:
         if not self._can_step_back():
             return False
         self.steps_back += 1
-        self._choose(self.runners_up if self.steps_back < STEPS_BACK else [])
         self.phase, self.step = PHASES.index("finish"), 0
+        self._choose(self.runners_up if self.steps_back < STEPS_BACK else [])
         return True
 
     def elapsed(self) -> float:

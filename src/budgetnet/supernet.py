@@ -75,9 +75,11 @@ class SuperNetwork(nn.Module):
         values.put(0, call(self.stem, x if plan.inputs is None else x[plan.inputs]))
         for step in plan.steps:
             terms = [self._run(run, values) for run in step.runs]
-            total = gather(terms, [run.place for run in step.runs], step.rows, step.gap)
+            own = [rewritable(self.edge_modules[run.edge]) for run in step.runs]
+            total = gather(terms, [run.place for run in step.runs], step.rows, step.gap, own)
+            fresh = len(terms) > 1 or own[0] or step.runs[0].place is not None
             del terms
-            values.put(step.node, call(self.activations[step.node], total))
+            values.put(step.node, _activate(self.activations[step.node], total, fresh))
             values.drop(step.free)
         output = call(self.head, values.last)
         return output if plan.inputs is None else gather([output], [plan.inputs], len(x), plan.gap)
@@ -156,6 +158,21 @@ class _Values:
         """Nobody needs these any more."""
         for node in nodes:
             self.whole.pop(node, None)
+
+
+_REWRITABLE = (nn.modules.conv._ConvNd, nn.modules.batchnorm._BatchNorm, nn.Linear)
+
+
+def rewritable(module: nn.Module) -> bool:
+    """Whether a module gives a tensor of its own that its gradient does not need, so that it may be written to."""
+    while type(module) is nn.Sequential and len(module):
+        module = module[-1]
+    return isinstance(module, _REWRITABLE)
+
+
+def _activate(module: nn.Module, total: Tensor, fresh: bool) -> Tensor:
+    """The activation of a sum; in place if the sum is a tensor of its own."""
+    return total.relu_() if fresh and type(module) is nn.ReLU else call(module, total)
 
 
 def call(module: nn.Module, x: Tensor) -> Tensor:

@@ -24,9 +24,9 @@ from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.timing import torch_threads
 from budgetnet.errors import UserError
 from budgetnet.export.pieces import signature
-from budgetnet.extract import extract
+from budgetnet.extract import extract, in_place
 from budgetnet.graph import Architecture
-from budgetnet.supernet import SuperNetwork
+from budgetnet.supernet import SuperNetwork, rewritable
 
 COMPARED = 2
 """Networks that a refresh runs for real."""
@@ -136,10 +136,8 @@ class PeakMemory:
     def _step(self, edge: int) -> int:
         """The most that an edge and the activation after it hold on a path."""
         found, source, target = self._footprints, self.net.graph.sources[edge], self.net.graph.targets[edge]
-        return max(
-            found.values[source] + found.edges[edge].peak,
-            found.additions[target].output + found.activations[target].peak,
-        )
+        after = 0 if found.own[edge] and found.relu[target] else found.activations[target].peak
+        return max(found.values[source] + found.edges[edge].peak, found.additions[target].output + after)
 
     def _state(self, edge: int) -> int:
         return self._footprints.edges[edge].state + self._footprints.activations[self.net.graph.targets[edge]].state
@@ -161,10 +159,12 @@ class PeakMemory:
             kept = [edge for edge in incoming if live[edge]]
             terms = [call(found.edges[edge], values[graph.sources[edge]]) for edge in kept]
             if terms:
-                total = terms[0]
+                total, fresh = terms[0], found.own[kept[0]]
+                if len(terms) > 1 and found.own[kept[1]] and not fresh:
+                    total, terms[1], fresh = terms[1], total, True
                 for term in terms[1:]:
-                    total = call(found.additions[node], total, term)
-                values[node] = call(found.activations[node], total)
+                    total, fresh = call(IN_PLACE if fresh else found.additions[node], total, term), True
+                values[node] = call(IN_PLACE if fresh and found.relu[node] else found.activations[node], total)
                 state += found.activations[node].state + sum(found.edges[edge].state for edge in kept)
         call(found.head, values[-1])
         return float(state + peak(calls))
@@ -179,6 +179,8 @@ def peak_memory(net: SuperNetwork, batch: int = 1) -> PeakMemory:
 
 NOTHING = Footprint(0, 0, 0)
 """An identity, which the extracted network does not call."""
+IN_PLACE = Footprint(0, 0, 0)
+"""A call that writes into the first value that it reads."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,10 @@ class _Footprints:
     activations: tuple[Footprint, ...]
     values: tuple[int, ...]
     head: Footprint
+    own: tuple[bool, ...]
+    """Edges whose output is nobody else's, so that sums and activations are written into it."""
+    relu: tuple[bool, ...]
+    """Nodes whose activation can be written into its input."""
 
 
 def _footprints(net: SuperNetwork, batch: int) -> _Footprints:
@@ -218,6 +224,8 @@ def _footprints(net: SuperNetwork, batch: int) -> _Footprints:
         tuple(of(module, *node) for module, node in zip(net.activations, nodes, strict=True)),
         tuple(size(shape, dtype) for shape, dtype in zip(shapes.nodes, shapes.dtypes, strict=True)),
         of(net.head, "head", shapes.nodes[-1], shapes.dtypes[-1]),
+        tuple(rewritable(module) for module in net.edge_modules),
+        tuple(in_place(module, fresh=True) is not module for module in net.activations),
     )
 
 

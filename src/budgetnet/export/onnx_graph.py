@@ -62,7 +62,7 @@ def _parts(network: fx.GraphModule, input_shape: Sequence[int]) -> tuple[dict[fx
             module = network.get_submodule(str(node.target))
             parts[node] = Part(str(node.target), module, sources[0])
             values[node] = on_meta(module, sources[0])
-        elif node.op == "call_function" and node.target is operator.add:
+        elif node.op == "call_function" and node.target in (operator.add, operator.iadd):
             values[node] = sources[0]
         elif node.op == "output":
             output = tuple(sources[0].shape[1:])

@@ -162,7 +162,7 @@ REPRODUCTIONS: Mapping[str, Reproduction] = {
     for entry in (
         Reproduction(
             "cifar10-macs",
-            "table 1 and the found networks of figure 2: CIFAR-10 accuracy against multiply-adds",
+            "table 1, figure 2 and found networks of figure 3: CIFAR-10 accuracy against multiply-adds",
             "cifar10",
             (published.CIFAR10_MACS,),
             resnets=True,
@@ -177,7 +177,7 @@ REPRODUCTIONS: Mapping[str, Reproduction] = {
         ),
         Reproduction(
             "cifar10-params",
-            "table 3 and the found network of figure 2: CIFAR-10 accuracy against parameters",
+            "table 3 and the found network of figure 3: CIFAR-10 accuracy against parameters",
             "cifar10",
             (published.CIFAR10_PARAMS,),
             resnets=True,
@@ -185,7 +185,7 @@ REPRODUCTIONS: Mapping[str, Reproduction] = {
         ),
         Reproduction(
             "cifar10-steps",
-            "figure 4 and three tables of the supplement: CIFAR-10 accuracy against steps on 1, 2 and 4 machines",
+            "figure 5 and three tables of the supplement: CIFAR-10 accuracy against steps on 1, 2 and 4 machines",
             "cifar10",
             published.CIFAR10_STEPS,
             resnets=True,
@@ -205,7 +205,7 @@ REPRODUCTIONS: Mapping[str, Reproduction] = {
             (published.PART_LABELS,),
         ),
         Dynamics(
-            "dynamics", "figure 3: loss and entropy during the training of CNF and B-CNF on CIFAR-10", "cifar10", ()
+            "dynamics", "figure 4: loss and entropy during the training of CNF and B-CNF on CIFAR-10", "cifar10", ()
         ),
     )
 }

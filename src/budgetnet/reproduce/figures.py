@@ -12,7 +12,7 @@ from budgetnet.costs import bind
 from budgetnet.draw import Picture, save
 from budgetnet.errors import UserError
 from budgetnet.graph import Architecture
-from budgetnet.report.charts import lines, plane, static
+from budgetnet.report.charts import altair, lines, static
 from budgetnet.report.folder import read_run
 from budgetnet.report.networks import Networks
 from budgetnet.report.series import timeline
@@ -20,7 +20,7 @@ from budgetnet.reproduce.table import Comparison, kind
 
 MOMENTS = 10
 """Rows of the table of dynamics."""
-CHART_WIDTH = 720
+CHART_WIDTH, CHART_HEIGHT = 720, 400
 SERIES = (("loss", "training loss"), ("entropy", "entropy, bits per edge"))
 
 
@@ -39,21 +39,40 @@ def draw_found(runs: Path, names: Iterable[str], out: Path) -> dict[str, Path]:
     return drawn
 
 
-def draw_plane(comparison: Comparison, out: Path) -> Path:
-    """Accuracy against cost, published and ours, as the paper's plots have it."""
+def draw_plane(comparison: Comparison, out: Path, published: bool) -> Path | None:
+    """Accuracy against cost as in the paper's plots; published points only where they belong to the same setting."""
     points: list[dict[str, Any]] = []
     for line in comparison.lines:
-        if line.published is not None:
-            price = line.published.cost * comparison.unit
-            points.append(_point(line.model, f"{kind(line.model)}, published", price, line.published.accuracy, 40))
+        if published and line.published is not None:
+            points.append(_point(line.model, "published", line.published.cost, line.published.accuracy))
         if line.ours is not None and line.ours.test is not None:
-            price = line.ours.cost * comparison.unit
-            points.append(_point(line.model, f"{kind(line.model)}, ours", price, line.ours.test, 90))
-    return _write(plane(points, [], [], comparison.cost, comparison.cost.partition("(")[0], "test accuracy"), out)
+            points.append(_point(line.model, "ours", line.ours.cost, line.ours.test))
+    return _write(_plane(points, comparison.heading), out) if points else None
 
 
-def _point(name: str, kind: str, cost: float, score: float, weight: int) -> dict[str, Any]:
-    return {"name": name, "kind": kind, "cost": cost, "score": score / 100, "weight": weight, "strength": 0.9}
+def _point(model: str, who: str, cost: float, accuracy: float) -> dict[str, Any]:
+    return {"name": model, "kind": kind(model), "who": who, "cost": cost, "accuracy": accuracy}
+
+
+def _plane(points: list[dict[str, Any]], heading: str) -> dict[str, Any]:
+    """Costs are spread over two orders of magnitude, hence their logarithm."""
+    alt = altair()
+    above, models = alt.Legend(orient="top"), list(dict.fromkeys(point["kind"] for point in points))
+    shapes = alt.Scale(domain=["published", "ours"], range=["circle", "diamond"])
+    chart = alt.Chart(alt.Data(values=points)).mark_point(size=80, strokeWidth=2)
+    chart = chart.encode(
+        x=alt.X("cost:Q", title=heading, scale=alt.Scale(type="log", nice=False, padding=16), axis=_axis(7)),
+        y=alt.Y("accuracy:Q", title="test accuracy, %", scale=alt.Scale(zero=False, padding=16), axis=_axis(6)),
+        color=alt.Color("kind:N", sort=models, title=None, legend=above),
+        shape=alt.Shape("who:N", title=None, scale=shapes, legend=above),
+    )
+    spec: dict[str, Any] = chart.properties(height=CHART_HEIGHT).to_dict(validate=False)
+    spec.pop("config", None)
+    return spec
+
+
+def _axis(ticks: int) -> Any:
+    return altair().Axis(format="~g", tickCount=ticks)
 
 
 def dynamics_of(run: Path) -> list[dict[str, Any]]:

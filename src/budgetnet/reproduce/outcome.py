@@ -30,7 +30,7 @@ def write_outcome(
     trained = [(models[row["run"]], out / RUNS / row["run"]) for row in table if row["state"] == FINISHED]
     found = list(dict.fromkeys(run for one in comparisons for run in selected(one)))
     pictures = draw_found(out / RUNS, found, out)
-    missing = _draw_charts(comparisons, [] if entry.tables else trained, out)
+    missing = _draw_charts(comparisons, [] if entry.tables else trained, scale == "full", out)
     value = {
         **_about(entry, scale, table),
         "tables": [as_json(one) for one in comparisons],
@@ -43,10 +43,12 @@ def write_outcome(
     return value, missing
 
 
-def _draw_charts(comparisons: Sequence[Comparison], dynamics: Sequence[tuple[str, Path]], out: Path) -> list[str]:
+def _draw_charts(
+    comparisons: Sequence[Comparison], dynamics: Sequence[tuple[str, Path]], published: bool, out: Path
+) -> list[str]:
     try:
         for one in comparisons:
-            draw_plane(one, out / f"accuracy-{one.cost.partition('(')[0]}{_machines(one.cost)}.svg")
+            draw_plane(one, out / f"accuracy-{one.cost.partition('(')[0]}{_machines(one.cost)}.svg", published)
         draw_dynamics(dynamics, out)
     except UserError as error:
         return [f"no charts were drawn: {error}"]
