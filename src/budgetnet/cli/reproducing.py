@@ -106,7 +106,8 @@ def _report(value: dict[str, Any], swept: Swept, missing: list[str], out: Path, 
         print_json(value)
     else:
         click.echo(f"{value['finished']} of {value['runs']} runs are finished; the table is {out / 'table.md'}")
-    for line in [*missing, *(f"{ending.name} {ending.state}: {ending.message}" for ending in swept.unwell)]:
+    reasons = [f"{ending.name} {ending.state}: {ending.message}" for ending in swept.unwell if ending.message]
+    for line in [*missing, *reasons]:
         click.echo(line, err=True)
     if swept.interrupted:
         click.echo("interrupted; start the same command again to go on", err=True)

@@ -19,6 +19,10 @@ from budgetnet.sweep.table import Row, rows
 
 RUNS = "runs"
 """The sweep, in the folder of the reproduction."""
+EXPLAINED = (
+    " Recomputed is the cost of the published network, built here in the paper's setting. What was found is chosen on the "
+    "front of (cost, validation accuracy); its test accuracy took no part in that."
+)
 
 
 def write_outcome(
@@ -72,7 +76,6 @@ def _head(entry: Reproduction, scale: str, plan: Plan, finished: int) -> str:
     note = "the paper's setting" if scale == "full" else "a reduced setting, not the paper's"
     return (
         f"# {entry.name} at {scale} scale\n\n{entry.about[0].upper()}{entry.about[1:]}.\n\n"
-        f"Ours is {note}: {config.data}, recipe {config.recipe}, {epochs}; {finished} of {len(plan)} runs are done. "
-        "Recomputed is the cost of the published network, built here in the paper's setting. What was found is chosen "
-        "on the front of (cost, validation accuracy); its test accuracy took no part in that.\n"
+        f"Ours is {note}: {config.data}, recipe {config.recipe}, {epochs}; {finished} of {len(plan)} runs are done."
+        f"{EXPLAINED if entry.tables else ''}\n"
     )
