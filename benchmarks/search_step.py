@@ -9,6 +9,7 @@ so 1 is a step whose time is proportional to what it computes. Eight groups, and
 
 from __future__ import annotations
 
+import itertools
 from statistics import fmean
 from typing import Any
 
@@ -16,29 +17,22 @@ from benchmarks._common import Answer, answer, arguments, paired, pin_threads, r
 from benchmarks._networks import BATCH, LARGE, SHARES, SMALL, Sampled, Size, fabric_step, optimizer_of
 
 BARS = {(LARGE, 8): 1.15, (SMALL, 8): 1.35, (LARGE, BATCH): 1.8, (SMALL, BATCH): 2.6}
-WARMUPS = 6
-"""Steps before the clock runs: convolutions are prepared once for every number of rows that occurs."""
-FULL = "full"
+WARMUPS = 10
+"""Steps before the clock runs: convolutions are prepared once for every number of rows that occurs, and remembered."""
 
 
 def measure(size: Size, repeats: int) -> tuple[list[Answer], list[dict[str, Any]]]:
     """An answer for each number of groups and share, and what was really sampled."""
     net, batch = size.fabric(width=3), size.batch()
     optimizer = optimizer_of(net)
-    sides = {FULL: fabric_step(net, batch, lambda: None, optimizer)}
-    samples: dict[str, tuple[int, float, Sampled]] = {}
-    for groups in (8, BATCH):
-        for share in SHARES:
-            name = f"G={groups}, share {share}"
-            sampled = Sampled(net, share, groups)
-            sides[name] = fabric_step(net, batch, sampled.take(repeats + WARMUPS).__next__, optimizer)
-            samples[name] = groups, share, sampled
-    seconds = rounds(sides, repeats, WARMUPS)
+    full = fabric_step(net, batch, lambda: None, optimizer)
     answers, details = [], []
-    for name, (groups, share, sampled) in samples.items():
-        raw = paired(seconds[name], seconds[FULL])
-        live = sampled.shares[WARMUPS:]
-        question = f"search step / full step / live share, {size}, {name}"
+    for groups, share in itertools.product((8, BATCH), SHARES):
+        sampled = Sampled(net, share, groups)
+        step = fabric_step(net, batch, sampled.take(repeats + WARMUPS).__next__, optimizer)
+        seconds = rounds({"sampled": step, "full": full}, repeats, WARMUPS)
+        raw, live = paired(seconds["sampled"], seconds["full"]), sampled.shares[WARMUPS:]
+        question = f"search step / full step / live share, {size}, G={groups}, share {share}"
         answers.append(answer(question, paired(raw, live), BARS[size, groups]))
         details.append({"size": str(size), "groups": groups, "share": share, "live_share": fmean(live), "ratio": raw})
     return answers, details
