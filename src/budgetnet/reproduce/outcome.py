@@ -20,8 +20,8 @@ from budgetnet.sweep.table import Row, rows
 RUNS = "runs"
 """The sweep, in the folder of the reproduction."""
 EXPLAINED = (
-    " Recomputed is the cost of the published network, built here in the paper's setting. What was found is chosen on the "
-    "front of (cost, validation accuracy); its test accuracy took no part in that."
+    " Recomputed is the cost of the published network, built here in the paper's setting. What was found is chosen on "
+    "the front of (cost, validation accuracy); its test accuracy took no part in that."
 )
 
 
@@ -73,6 +73,7 @@ def _about(entry: Reproduction, scale: str, table: Sequence[Row]) -> dict[str, A
 def _head(entry: Reproduction, scale: str, plan: Plan, finished: int) -> str:
     config = next(iter(plan.values()))
     epochs = f"{config.epochs:g} epochs" if config.epochs else "as many epochs as the paper"
+    epochs += f", batch {config.batch_size}" if config.batch_size else ""
     note = "the paper's setting" if scale == "full" else "a reduced setting, not the paper's"
     return (
         f"# {entry.name} at {scale} scale\n\n{entry.about[0].upper()}{entry.about[1:]}.\n\n"
