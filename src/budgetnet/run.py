@@ -32,7 +32,7 @@ from budgetnet.errors import UserError
 from budgetnet.evaluation import judge
 from budgetnet.export import Description, save_program
 from budgetnet.extract import extract
-from budgetnet.feasibility import check, profile
+from budgetnet.feasibility import Profile, check, expected, profile
 from budgetnet.feeds import Feed, SplitFeed, make_feed
 from budgetnet.folders import RunFolder, new_folder
 from budgetnet.graph import Architecture
@@ -178,6 +178,8 @@ class Options:
     sinks: Sequence[Sink] = ()
     should_stop: Callable[[], bool] = lambda: False
     say: Callable[[str], None] = lambda line: None
+    profiled: Callable[[Sequence[Profile], Sequence[float | None]], None] = lambda rows, means: None
+    """Takes the profile table, before any training: each budget's range, and its expected cost at the start."""
     patience: float = 0.0
     """Seconds to wait for another process that is at work in the folder."""
     command: str | None = None
@@ -201,8 +203,7 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
     if not 0 < options.lr_scale < math.inf:
         raise UserError(f"a learning rate scaled by {options.lr_scale} trains nothing; give --lr-scale above zero")
     options.watch.phase("check")
-    with working("checking the budgets", options.quiet):
-        fallback = job.architecture or check(profile(job.budgets, job.config.seed), job.config.seed)
+    fallback = job.architecture or _check(job, options)
     with folder.locked(options.patience), torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.config.seed)
         if not folder.exists:
@@ -223,6 +224,17 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
             folder.write_json("profile.json", options.watch.table())
     _say_unused(result.summary, options)
     return result
+
+
+def _check(job: Job, options: Options) -> Architecture:
+    """An architecture that meets every budget, once the profile table has been told; or a refusal."""
+    with working("checking the budgets", options.quiet):
+        rows = profile(job.budgets, job.config.seed)
+        unmet = not all(row.satisfiable for row in rows)
+        anchor = None if unmet else check(rows, job.config.seed)
+        means = [None] * len(rows) if anchor is None else expected(job.budgets, start_of(job, anchor))
+    options.profiled(rows, means)
+    return anchor or check(rows, job.config.seed)
 
 
 def _begin(folder: RunFolder, job: Job, options: Options) -> None:

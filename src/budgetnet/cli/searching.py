@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import click
 
+from budgetnet.certify import show as show_certificate
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.config import DEVICES, Config, duration, from_mapping, from_toml
 from budgetnet.costs.units import show
@@ -114,6 +115,7 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
             sinks=[TensorBoard(out / "tensorboard")] if controls["track"] else [],
             should_stop=stop.asked,
             say=lambda line: click.echo(line, err=True),
+            profiled=_ignored if controls["quiet"] or controls["as_json"] else _print_reach,
             watch=watch,
         )
         try:
@@ -131,6 +133,10 @@ def _print_profile(watch: Stopwatch) -> None:
     for row in watch.table():
         table.add_row(row["phase"], row["part"], f"{row['seconds']:.2f}", f"{row['share']:.1%}")
     print_table(table)
+
+
+def _ignored(rows: Sequence[Profile], means: Sequence[float | None]) -> None:
+    """Nobody wants to read the profile table."""
 
 
 def _command(job: Job) -> str:
@@ -207,16 +213,21 @@ def _dry_run(job: Job, as_json: bool) -> int:
         budgets = [_profile_values(row, mean) for row, mean in zip(rows, means, strict=True)]
         print_json({"space": job.net.name, "budgets": budgets, "estimated_seconds": seconds})
     else:
-        shown = plain_table("budget", "smallest", "full", "expected at the start", "satisfiable")
-        for row, mean in zip(rows, means, strict=True):
-            least = row.budget.show(row.smallest) + ("" if row.exact else " (found)")
-            start = "" if mean is None else row.budget.show(mean)
-            answer = "yes" if row.satisfiable else "no"
-            shown.add_row(row.budget.text, least, row.budget.show(row.full), start, answer)
-        print_table(shown)
+        _print_reach(rows, means)
         if seconds is not None:
             click.echo(f"estimated time: {minutes(seconds)} on this machine")
     return 0 if feasible else 2
+
+
+def _print_reach(rows: Sequence[Profile], means: Sequence[float | None]) -> None:
+    """What the budgets leave of the space."""
+    shown = plain_table("budget", "smallest", "full", "expected at the start", "satisfiable")
+    for row, mean in zip(rows, means, strict=True):
+        least = row.budget.show(row.smallest) + ("" if row.exact else " (found)")
+        start = "" if mean is None else row.budget.show(mean)
+        answer = "yes" if row.satisfiable else "no"
+        shown.add_row(row.budget.text, least, row.budget.show(row.full), start, answer)
+    print_table(shown)
 
 
 def _profile_values(row: Profile, mean: float | None) -> dict[str, Any]:
@@ -249,6 +260,9 @@ def _report(summary: dict[str, Any], as_json: bool) -> int:
         print_json(summary)
     else:
         print_summary(summary)
+        certificate = Path(summary["run"]) / "certificate.json"
+        if summary["budgets"] and certificate.exists():
+            click.echo(show_certificate(RunFolder(certificate.parent).read_json(certificate.name)))
     return 0 if all(budget["met"] for budget in summary["budgets"]) else 3
 
 
