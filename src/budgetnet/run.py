@@ -227,14 +227,13 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
 
 
 def _check(job: Job, options: Options) -> Architecture:
-    """An architecture that meets every budget, once the profile table has been told; or a refusal."""
+    """An architecture that meets every budget, and the profile table; or a refusal."""
     with working("checking the budgets", options.quiet):
         rows = profile(job.budgets, job.config.seed)
-        unmet = not all(row.satisfiable for row in rows)
-        anchor = None if unmet else check(rows, job.config.seed)
-        means = [None] * len(rows) if anchor is None else expected(job.budgets, start_of(job, anchor))
+        anchor = check(rows, job.config.seed)
+        means = expected(job.budgets, start_of(job, anchor))
     options.profiled(rows, means)
-    return anchor or check(rows, job.config.seed)
+    return anchor
 
 
 def _begin(folder: RunFolder, job: Job, options: Options) -> None:

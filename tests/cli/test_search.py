@@ -72,6 +72,14 @@ def test_a_search_prints_its_summary_as_json(capsys: Capture, tmp_path: Path) ->
     assert "was started with seed 0" in refused(capsys, "search", "--out", tmp_path / "a", "--resume", "--seed", "3")
 
 
+def test_a_search_tells_what_is_reachable_first_and_what_is_certified_last(capsys: Capture, tmp_path: Path) -> None:
+    code, out, err = run_cli(capsys, "search", *TINY, "--budget", "macs<=60%", "--out", tmp_path / "a")
+    assert code == 0, err
+    assert out.index("satisfiable") < out.index("validation accuracy") < out.index("holds: macs <= ")
+    assert out.rstrip().endswith("the certificate holds")
+    assert run_cli(capsys, "search", "--out", tmp_path / "a", "--resume")[1].rstrip().endswith("the certificate holds")
+
+
 def test_killed_twice_and_resumed_it_ends_bit_identical(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     for pattern in ("00000000-*", "00000003-*"):
