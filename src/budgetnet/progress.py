@@ -68,6 +68,8 @@ class ConsoleSink:
         for name, budget in self.budgets.items():
             if f"cost/{name}" in values:
                 parts.append(f"{name} {budget.show(values[f'cost/{name}'])} of {budget.show()}")
+            if f"predictor_error/{name}" in values:
+                parts.append(f"predicted to {values[f'predictor_error/{name}']:.1%}")
         if "entropy" in values:
             parts.append(f"entropy {values['entropy']:.3f} bits")
         return ", ".join(parts)
