@@ -12,21 +12,18 @@ step of the default recipe, which samples too (the paper's warm-up step is the f
 from __future__ import annotations
 
 import gc
-import os
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
 
 from benchmarks._common import Answer, answer, arguments, pin_threads, quartiles, write_answers
 from benchmarks._networks import LARGE, SHARES, SMALL, Sampled, Size, fabric_step, optimizer_of
 from budgetnet.budget import parse_all
 from budgetnet.config import Config
 from budgetnet.costs import AdditiveCost
-from budgetnet.feasibility import check
-from budgetnet.feasibility import profile as feasibility_profile
+from budgetnet.costs.memory import allocated_peak
+from budgetnet.feasibility import check, profile
 from budgetnet.policy import initial_logits
 from budgetnet.recipes import fast
 from budgetnet.sampling import EdgeDistribution
@@ -34,22 +31,6 @@ from budgetnet.supernet import SuperNetwork
 
 BAR = 1.25
 GROUPS = 8
-
-
-def allocated_peak(step: Callable[[], None]) -> int:
-    """The most bytes that torch's allocator held during a step, above what it held before."""
-    gc.collect()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        step()
-    recorded = profiler.profiler
-    assert recorded is not None
-    assert recorded.kineto_results is not None
-    events = [event for event in recorded.kineto_results.events() if event.name() == "[memory]"]
-    held = highest = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        highest = max(highest, held)
-    return highest
 
 
 def kept_for_backward(module: nn.Module, shape: tuple[int, ...]) -> int:
@@ -88,6 +69,7 @@ def measure(size: Size, repeats: int) -> tuple[list[Answer], dict[str, Any]]:
     optimizer, cost = optimizer_of(net), activations(net)
 
     def peak(gates: Tensor | None) -> int:
+        gc.collect()
         return allocated_peak(fabric_step(net, batch, lambda: gates, optimizer))
 
     fabric_step(net, batch, lambda: None, optimizer)()
@@ -113,7 +95,7 @@ def _default_warm_up(net: SuperNetwork, count: int) -> list[Tensor]:
     budgets = parse_all(Config().budgets, net)
     distribution = EdgeDistribution(net.graph)
     with torch.no_grad():
-        anchor = check(feasibility_profile(budgets, 0), 0)
+        anchor = check(profile(budgets, 0), 0)
         distribution.logits.copy_(initial_logits(fast(), budgets, net.graph, anchor))
     generator = torch.Generator().manual_seed(0)
     return [distribution.sample(GROUPS, generator).gates for _ in range(count)]
@@ -122,7 +104,6 @@ def _default_warm_up(net: SuperNetwork, count: int) -> list[Tensor]:
 def main() -> None:
     """Both sizes."""
     options = arguments(__doc__, repeats=5)
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler writes lines about itself to standard error
     pin_threads(1)
     answers: list[Answer] = []
     bytes_of = {}

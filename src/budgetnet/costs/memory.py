@@ -10,7 +10,7 @@ import contextlib
 import copy
 import math
 import os
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -253,10 +253,15 @@ def run_peak(network: nn.Module, images: Tensor) -> int:
 
 def _allocated(module: nn.Module, x: Tensor) -> int:
     """The most bytes allocated at a time during a call, by torch's own profiler; the first call is to warm up."""
-    with torch_threads(1), torch.inference_mode(), _silent_profiler():
+    with torch_threads(1), torch.inference_mode():
         module(x.clone())
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-            output = module(x)
+        return allocated_peak(lambda: module(x))
+
+
+def allocated_peak(run: Callable[[], object]) -> int:
+    """The most bytes that torch's allocator held while something ran, above what it held before."""
+    with _silent_profiler(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        output = run()
     del output
     recorded = profiler.profiler
     assert recorded is not None
