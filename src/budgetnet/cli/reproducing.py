@@ -12,8 +12,8 @@ import click
 
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.cli.searching import Stop, minutes
-from budgetnet.cli.sweeping import ENGINES, check_engine, open_engine
-from budgetnet.config import DEVICES, Config
+from budgetnet.cli.sweeping import check_engine, engine_options, open_engine
+from budgetnet.config import Config
 from budgetnet.errors import UserError
 from budgetnet.folders import RunFolder
 from budgetnet.progress import working
@@ -44,12 +44,8 @@ from budgetnet.sweep.display import Display
 @click.option("--dry-run", is_flag=True, help="Print every run of the plan; needs no data and runs nothing.")
 @click.option("--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or BUDGETNET_DATA).")
 @click.option("--batch-size", type=int, help="Examples in a batch, where memory is too small for the recipe's.")
-@click.option("--device", help=f"{', '.join(DEVICES)}.")
-@click.option("--threads", type=int, help="Threads of a run; the cores divided by the workers if not given.")
 @click.option("--out", type=click.Path(path_type=Path), help="[default: reproductions/TABLE-SCALE]")
-@click.option("--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="Where runs run.")
-@click.option("--workers", type=int, help="Runs at a time (local); as many as there are cores if not given.")
-@click.option("--address", help="Of the scheduler (dask), such as tcp://host:8786.")
+@engine_options
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of tables for people.")
 def reproduce(

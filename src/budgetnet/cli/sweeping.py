@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,22 @@ from budgetnet.sweep.plan import AXES
 from budgetnet.sweep.table import Row
 
 ENGINES = ("local", "dask")
+
+
+def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where runs run: the options of every command that runs many."""
+    options = [
+        click.option("--device", help=f"{', '.join(DEVICES)}."),
+        click.option("--threads", type=int, help="Threads of a run; the cores divided by the workers if not given."),
+        click.option(
+            "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="Where runs run."
+        ),
+        click.option("--workers", type=int, help="Runs at a time (local); as many as there are cores if not given."),
+        click.option("--address", help="Of the scheduler (dask), such as tcp://host:8786."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 class _Lists(click.Command):
@@ -59,12 +75,8 @@ def _repeated(args: Sequence[str]) -> Iterator[str]:
 @click.option("--groups", type=int, help="Architectures that share a batch.")
 @click.option("--batch-size", type=int, help="Examples in a batch.")
 @click.option("--max-time", help="For each run: 30m, 1h30m, 90s.")
-@click.option("--device", help=f"{', '.join(DEVICES)}.")
-@click.option("--threads", type=int, help="Threads of a run; the cores divided by the workers if not given.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the sweep; sweeps/NAME for NAME.toml.")
-@click.option("--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="Where runs run.")
-@click.option("--workers", type=int, help="Runs at a time (local); as many as there are cores if not given.")
-@click.option("--address", help="Of the scheduler (dask), such as tcp://host:8786.")
+@engine_options
 @click.option("--dry-run", is_flag=True, help="Print the plan and the estimated time; run nothing.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.option("--json", "as_json", is_flag=True, help="The table as JSON at the end.")
