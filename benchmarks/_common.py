@@ -160,6 +160,12 @@ def arguments(description: str | None, **numbers: int) -> argparse.Namespace:
     return parser.parse_args()
 
 
+def add_data_root(parser: argparse.ArgumentParser) -> None:
+    """`--data-root`, which BUDGETNET_DATA can stand for."""
+    root = os.environ.get("BUDGETNET_DATA")
+    parser.add_argument("--data-root", default=root, required=not root, help="folder of CIFAR-10 or Part Labels")
+
+
 def _commit() -> str:
     """The commit, with a mark if the tree has changes to code."""
     git = ["git", "-C", str(ROOT)]

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks._common import write_result
+from benchmarks._common import add_data_root, write_result
 
 SPACE = "resnet-fabric:width=3,channels=8"
 DATA = "cifar10:size=16,limit=30000"
@@ -27,7 +27,7 @@ EPOCHS = 16
 def main() -> None:
     """Runs what is missing, then writes the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-root", required=True)
+    add_data_root(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/learns"))
     parser.add_argument("--seeds", default="0,1,2")
     arguments = parser.parse_args()

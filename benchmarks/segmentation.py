@@ -18,7 +18,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
-from benchmarks._common import RESULTS, summarise, write_result
+from benchmarks._common import RESULTS, add_data_root, summarise, write_result
 from budgetnet.data.label_maps import colour
 from budgetnet.pictures import EXAMPLES, picture_file
 
@@ -35,7 +35,7 @@ CELL, GAP, LINE = 128, 6, 26
 def main() -> None:
     """Runs what is missing, then writes the result and the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-root", required=True)
+    add_data_root(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/segmentation"))
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--epochs", type=float, default=30)
