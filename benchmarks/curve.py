@@ -4,7 +4,7 @@ Searches at shares of the ResNet-20's multiply-adds, against ResNets of 1 to 4 b
 random connected sub-architectures of each budget (the chance curve); `benchmarks/_opponents.py` has the protocol. The
 front is chosen on validation data; curves are linear between their points. Finished runs are not run again.
 
-    python -m benchmarks.curve --data-root DATA [--shares 0.4,0.6,0.8,1.0] [--random 4] [--seeds 0,1] [--out FOLDER]
+    python -m benchmarks.curve --data-root DATA [--shares 0.4,0.6,0.8,1.0] [--random 2] [--seeds 0,1] [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_root(parser)
     parser.add_argument("--shares", default="0.4,0.6,0.8,1.0")
-    parser.add_argument("--random", type=int, default=4)
+    parser.add_argument("--random", type=int, default=2)
     parser.add_argument("--seeds", default="0,1")
     parser.add_argument("--out", type=Path, default=Path("sweeps/quality"))
     given = parser.parse_args()

@@ -192,13 +192,23 @@ def test_another_plan_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "s"
     run_sweep(PLAN, out, Written(RESULTS))
     run_sweep({name: Config(**{**vars(c), "data_root": "x"}) for name, c in PLAN.items()}, out, Written({}))
-    for other in ({**PLAN, "more": Config()}, dict(list(PLAN.items())[1:]), {**PLAN, next(iter(PLAN)): Config(seed=9)}):
+    for other in (dict(list(PLAN.items())[1:]), {**PLAN, next(iter(PLAN)): Config(seed=9)}):
         with pytest.raises(UserError, match="holds another sweep"):
             run_sweep(other, out, Written({}))
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "thesis.tex").touch()
     with pytest.raises(UserError, match="something else"):
         run_sweep(PLAN, tmp_path / "else", Written({}))
+
+
+def test_a_sweep_may_grow(tmp_path: Path) -> None:
+    first = dict(list(PLAN.items())[:3])
+    run_sweep(first, tmp_path / "grown", Written(RESULTS))
+    added = Written({name: result for name, result in RESULTS.items() if name not in first})
+    grown = run_sweep(PLAN, tmp_path / "grown", added)
+    assert grown.table == run_sweep(PLAN, tmp_path / "at-once", Written(RESULTS)).table
+    with pytest.raises(UserError, match="holds another sweep"):
+        run_sweep(first, tmp_path / "grown", Written({}))
 
 
 def test_records_are_followed_line_by_line_and_after_a_resume(tmp_path: Path) -> None:

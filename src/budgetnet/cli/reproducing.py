@@ -27,7 +27,7 @@ from budgetnet.reproduce import (
     plan_of,
     write_outcome,
 )
-from budgetnet.sweep import Plan, Swept, remember, run_sweep
+from budgetnet.sweep import Plan, Swept, check_folder, run_sweep
 from budgetnet.sweep.display import Display
 
 
@@ -89,7 +89,7 @@ def reproduce(
 
 
 def _sweep(plan: Plan, out: Path, engine: str, workers: int | None, address: str | None, quiet: bool) -> Swept:
-    remember(plan, out)
+    check_folder(plan, out)
     open_runs = [name for name in plan if not RunFolder(out / name).finished]
     display = Display(out, open_runs, len(plan) - len(open_runs), quiet)
     with open_engine(engine, plan, out, workers, address) as chosen, Stop(out) as stop, display:

@@ -18,7 +18,7 @@ from budgetnet.costs.units import show
 from budgetnet.errors import UserError
 from budgetnet.folders import RunFolder
 from budgetnet.progress import working
-from budgetnet.sweep import DaskEngine, Engine, Plan, Swept, estimates, local_engine, make_plan, remember, run_sweep
+from budgetnet.sweep import DaskEngine, Engine, Plan, Swept, check_folder, estimates, local_engine, make_plan, run_sweep
 from budgetnet.sweep.display import Display
 from budgetnet.sweep.plan import AXES
 from budgetnet.sweep.table import Row
@@ -105,7 +105,7 @@ def sweep(
     if dry_run:
         return _dry_run(plan, as_json, quiet)
     check_engine(engine, workers, address)
-    remember(plan, out)
+    check_folder(plan, out)
     missing = [name for name in plan if not RunFolder(out / name).finished]
     display = Display(out, missing, len(plan) - len(missing), quiet)
     with open_engine(engine, plan, out, workers, address) as chosen, Stop(out) as stop, display:

@@ -1,7 +1,7 @@
 """Many runs: a plan, an engine that carries it out, the paper's model selection, and one table."""
 
 from budgetnet.sweep.cluster import DaskEngine
-from budgetnet.sweep.control import Swept, remember, run_sweep
+from budgetnet.sweep.control import Swept, check_folder, run_sweep
 from budgetnet.sweep.engine import Ending, Engine, Order
 from budgetnet.sweep.estimates import Estimate, estimates
 from budgetnet.sweep.plan import Plan, make_plan
@@ -16,9 +16,9 @@ __all__ = [
     "Order",
     "Plan",
     "Swept",
+    "check_folder",
     "estimates",
     "local_engine",
     "make_plan",
-    "remember",
     "run_sweep",
 ]

@@ -44,8 +44,9 @@ def run_sweep(
     command: str = "",
 ) -> Swept:
     """Runs or goes on with a sweep. Test data are looked at when every run has ended, for what was selected alone."""
-    remember(plan, out)
+    check_folder(plan, out)
     with RunFolder(out).locked():
+        RunFolder(out).write_json(PLAN, {"runs": {name: config.to_dict() for name, config in plan.items()}})
         missing = [name for name in plan if not RunFolder(out / name).finished]
         orders = [Order(name, TRAIN, _work(plan, out, [name]), command) for name in missing]
         unwell = _carry_out(orders, out, engine, should_stop, tell)
@@ -56,20 +57,17 @@ def run_sweep(
     return Swept(rows(plan, out), unwell)
 
 
-def remember(plan: Plan, out: Path) -> None:
-    """Writes the plan into the folder; another one is refused."""
-    folder = RunFolder(out)
+def check_folder(plan: Plan, out: Path) -> None:
+    """The plan in a folder may grow: one that lacks a run of before, or changes it, is refused."""
     if not (out / PLAN).exists():
         if out.is_dir() and any(path.name != ".lock" for path in out.iterdir()):
             raise UserError(f"{out} holds something else than a sweep; choose another --out")
-        folder.write_json(PLAN, {"runs": {name: config.to_dict() for name, config in plan.items()}})
         return
-    before = folder.read_json(PLAN)["runs"]
-    for name in [*before, *plan]:
-        if name not in before or name not in plan or _what(before[name]) != _what(plan[name].to_dict()):
+    for name, settings in RunFolder(out).read_json(PLAN)["runs"].items():
+        if name not in plan or _what(settings) != _what(plan[name].to_dict()):
             raise UserError(
-                f"{out} holds another sweep: the run {name} is not the same in both; "
-                "give the settings that it was started with, or choose another --out"
+                f"{out} holds another sweep: its run {name} is missing or different here; "
+                "give the settings that it was started with (more runs are welcome), or choose another --out"
             )
 
 
