@@ -1,9 +1,10 @@
-"""Does the cost shape what is found? Neural fabrics (B-CNF) under different costs, as in the paper's figures.
+"""Does the cost shape what is found? Fabrics under different costs, as in the paper's figures.
 
-Multiply-adds against parameters, at the same share of the full fabric: fine scales are where multiply-adds are spent,
-while an edge has the same parameters at every scale, so the share of kept edges at the two finest scales must be at
-least 20 points lower for multiply-adds. Steps on one machine against steps on four, at the same share: the network for
-four must have more live units per step of its critical path. Finished runs are not run again.
+Multiply-adds against parameters, at the same share of the full neural fabric (B-CNF): fine scales are where
+multiply-adds are spent, while an edge has the same parameters at every scale, so the share of kept edges at the two
+finest scales must be at least 20 points lower for multiply-adds. Steps on one machine against steps on four, at the
+same share of the full ResNet fabric (B-ResNet): the network for four must have more live units per step of its critical
+path. Finished runs are not run again.
 
     python -m benchmarks.costs_shape --data-root DATA [--seed 0] [--out sweeps/costs-shape]
 """
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import argparse
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -26,9 +28,10 @@ from budgetnet.graph import Architecture
 from budgetnet.spaces import build
 from budgetnet.supernet import SuperNetwork
 
-SPACE = "neural-fabric:width=8,scales=5,filters=16"
-BUDGETS, EPOCHS = ("macs<=30%", "params<=30%"), 16
-STEPS, STEPS_EPOCHS = ("steps(1)<=40%", "steps(4)<=40%"), 8
+NEURAL = "neural-fabric:width=8,scales=5,filters=16"
+RESNET = "resnet-fabric:width=3,channels=8"
+SCALES_BUDGETS, SCALES_EPOCHS = ("macs<=30%", "params<=30%"), 16
+STEPS_BUDGETS, STEPS_EPOCHS = ("steps(1)<=60%", "steps(4)<=60%"), 8
 POINTS = 20.0
 """By how much the share at the two finest scales is to differ."""
 UNLIMITED = 10_000
@@ -61,35 +64,52 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("sweeps/costs-shape"))
     given = parser.parse_args()
-    runs = [{"budgets": BUDGETS, "epochs": EPOCHS}, {"budgets": STEPS, "epochs": STEPS_EPOCHS}]
-    table = sweep(given.out, given.data_root, runs, space=SPACE, seeds=[given.seed])
-    net = build(SPACE, (3, 16, 16), 10)
-    files = [given.out / row["run"] / "architecture.json" for row in table]
-    found = [Architecture.from_json(net.graph, file.read_text(encoding="utf-8")) for file in files]
-    for_macs, for_params, for_one, for_four = found
+    where = (given.out, given.data_root, given.seed)
+    by_scale, by_steps = _scales(*where), _steps(*where)
+    protocol = f"reduced: {DATA}; {NEURAL}, {SCALES_EPOCHS} final epochs; {RESNET}, {STEPS_EPOCHS} final epochs"
+    passed = by_scale["passed"] and by_steps["passed"]
+    result = {
+        "protocol": protocol,
+        "seeds": [given.seed],
+        "passed": passed,
+        "finest_scales": by_scale,
+        "steps": by_steps,
+    }
+    write_result("costs_shape", result)
+
+
+def _scales(out: Path, data_root: str, seed: int) -> dict[str, Any]:
+    net = build(NEURAL, (3, 16, 16), 10)
+    runs = {"space": NEURAL, "budgets": SCALES_BUDGETS, "epochs": SCALES_EPOCHS, "seeds": [seed]}
+    table, (for_macs, for_params) = _search(net, out / "scales", data_root, runs, "costs_macs_params.png")
     difference = finest_share(for_params) - finest_share(for_macs)
-    one, four = parallel(net, for_one), parallel(net, for_four)
-    write_result(
-        "costs_shape",
-        {
-            "protocol": f"reduced: {DATA}, {SPACE}; {EPOCHS} final epochs ({STEPS_EPOCHS} for steps), one seed",
-            "seeds": [given.seed],
-            "finest_scales": {
-                "difference_in_points": difference,
-                "share_of_kept_edges_for_macs": finest_share(for_macs),
-                "share_of_kept_edges_for_params": finest_share(for_params),
-                "kept_by_scale_for_macs": scale_counts(for_macs),
-                "kept_by_scale_for_params": scale_counts(for_params),
-                "bar": POINTS,
-                "passed": difference >= POINTS,
-            },
-            "steps": {"n=1": one, "n=4": four, "passed": four["units_per_step"] > one["units_per_step"]},
-            "passed": difference >= POINTS and four["units_per_step"] > one["units_per_step"],
-            "table": table,
-        },
-    )
-    draw(net, "costs_macs_params.png", table[:2], found[:2])
-    draw(net, "costs_steps.png", table[2:], found[2:])
+    return {
+        "difference_in_points": difference,
+        "bar": POINTS,
+        "passed": difference >= POINTS,
+        "share_of_kept_edges": {"macs": finest_share(for_macs), "params": finest_share(for_params)},
+        "kept_by_scale": {"macs": scale_counts(for_macs), "params": scale_counts(for_params)},
+        "table": table,
+    }
+
+
+def _steps(out: Path, data_root: str, seed: int) -> dict[str, Any]:
+    net = build(RESNET, (3, 16, 16), 10)
+    runs = {"space": RESNET, "budgets": STEPS_BUDGETS, "epochs": STEPS_EPOCHS, "seeds": [seed]}
+    table, found = _search(net, out / "steps", data_root, runs, "costs_steps.png")
+    one, four = (parallel(net, architecture) for architecture in found)
+    passed = four["units_per_step"] > one["units_per_step"]
+    return {"passed": passed, "n=1": one, "n=4": four, "table": table}
+
+
+def _search(
+    net: SuperNetwork, out: Path, data_root: str, runs: Mapping[str, Any], picture: str
+) -> tuple[Table, list[Architecture]]:
+    table = sweep(out, data_root, [{}], **runs)
+    files = [out / row["run"] / "architecture.json" for row in table]
+    found = [Architecture.from_json(net.graph, file.read_text(encoding="utf-8")) for file in files]
+    draw(net, picture, table, found)
+    return table, found
 
 
 def draw(net: SuperNetwork, file: str, rows: Table, found: Sequence[Architecture]) -> None:
@@ -101,6 +121,7 @@ def draw(net: SuperNetwork, file: str, rows: Table, found: Sequence[Architecture
     sheet = Image.new("RGB", (sum(p.width for p in pictures), max(p.height for p in pictures)), "white")
     for i, picture in enumerate(pictures):
         sheet.paste(picture, (sum(p.width for p in pictures[:i]), 0))
+    RESULTS.mkdir(parents=True, exist_ok=True)
     sheet.save(RESULTS / file, optimize=True)
 
 

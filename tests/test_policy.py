@@ -14,6 +14,7 @@ from budgetnet.graph import Edge, Graph
 from budgetnet.policy import Policy, initial_logits, marginal_costs
 from budgetnet.recipes import fast, paper
 from budgetnet.sampling import EdgeDistribution
+from budgetnet.spaces import build
 from budgetnet.supernet import SuperNetwork
 from tests.small_runs import mlp
 from tests.strategies import every_gate_row, generator, live_names
@@ -157,6 +158,18 @@ def test_gamma_starts_where_samples_connect_and_cost_what_the_budget_allows(budg
     assert len(connected) > 1600
     assert float(budgets[0].meter.evaluate(connected).mean()) < 1.15 * budgets[0].maximum
     assert bool(((distribution.probabilities > 0.0) & (distribution.probabilities < 1.0)).all())
+
+
+@pytest.mark.parametrize("budget", ["steps(4)<=50%", "macs<=8%"])
+def test_no_edge_starts_out_of_reach_however_dear_it_is(budget: str) -> None:
+    net = build("resnet-fabric:width=3,channels=4", (3, 16, 16), 10)
+    budgets = parse_all([budget], net)
+    logits = initial_logits(fast(), budgets, net.graph, check(profile(budgets)))
+    assert float(logits.min()) >= -4.0
+    distribution = EdgeDistribution(net.graph)
+    with torch.no_grad():
+        distribution.logits.copy_(logits)
+    assert bool(distribution.sample(2000, generator(3)).gates.any(0).all())
 
 
 def test_what_an_edge_adds_is_the_full_cost_without_it() -> None:

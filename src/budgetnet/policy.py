@@ -21,6 +21,8 @@ PROBES = 64
 ANCHOR_LOGIT = 4.0
 FREE_START = 0.2
 """The strongest pull towards cheap edges before the start is anchored instead."""
+LEAST_LOGIT = -4.0
+"""No edge starts below this, however dear it is: what is never sampled cannot be found."""
 
 
 class Policy:
@@ -90,12 +92,15 @@ def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anch
         return flat * _largest(lambda a: _affordable(a * flat, budgets, graph), 1.0, INITIAL_LOGIT)
     weights = marginal_costs(budgets, graph).float()
     weights = weights / weights.mean().clamp_min(1e-9) + 0.1
-    if _affordable(flat - weights / FREE_START, budgets, graph):
-        ease = _largest(lambda ease: _affordable(flat - weights / ease, budgets, graph), FREE_START, 100.0)
-        return flat - weights / ease
+
+    def free(ease: float) -> Tensor:
+        return (flat - weights / ease).clamp_min(LEAST_LOGIT)
 
     def anchored(ease: float) -> Tensor:
-        return torch.where(anchor.gates(), torch.tensor(ANCHOR_LOGIT), flat - weights / ease)
+        return torch.where(anchor.gates(), torch.tensor(ANCHOR_LOGIT), free(ease))
+
+    if _affordable(free(FREE_START), budgets, graph):
+        return free(_largest(lambda ease: _affordable(free(ease), budgets, graph), FREE_START, 100.0))
 
     return anchored(_largest(lambda ease: _affordable(anchored(ease), budgets, graph), 1 / 300, 100.0))
 
