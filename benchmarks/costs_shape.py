@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("sweeps/costs-shape"))
     given = parser.parse_args()
     where = (given.out, given.data_root, given.seed)
-    by_scale, by_steps = _scales(*where), _steps(*where)
+    by_steps, by_scale = _steps(*where), _scales(*where)
     protocol = f"reduced: {DATA}; {NEURAL}, {SCALES_EPOCHS} final epochs; {RESNET}, {STEPS_EPOCHS} final epochs"
     passed = by_scale["passed"] and by_steps["passed"]
     result = {
