@@ -143,6 +143,16 @@ def fabric_step(
     return step
 
 
+def prepare(net: nn.Module, batch: tuple[Tensor, Tensor], groups: int, optimizer: torch.optim.Optimizer) -> None:
+    """A full step on every number of rows that so many groups can make together, as a search has had after its start.
+
+    Convolutions are prepared once for each number of rows, and remembered: that is no part of what is timed.
+    """
+    for count in range(1, groups + 1):
+        rows = count * len(batch[0]) // groups
+        fabric_step(net, (batch[0][:rows], batch[1][:rows]), lambda: None, optimizer)()
+
+
 class Sampled:
     """Random connected architectures whose mean share of the full multiply-adds is near a target, new at every call."""
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks._common import answer, arguments, paired, pin_threads, rounds, write_answers
-from benchmarks._networks import LARGE, SMALL, Sampled, Size, fabric_step, optimizer_of
+from benchmarks._networks import LARGE, SMALL, Sampled, Size, fabric_step, optimizer_of, prepare
 from budgetnet.plan import group_of_rows
 from budgetnet.supernet import SuperNetwork
 
@@ -57,6 +57,7 @@ def ratios(size: Size, repeats: int) -> tuple[list[float], float]:
         "masks": fabric_step(Masked(net), batch, iter(chosen).__next__, optimizer),
         "ours": fabric_step(net, batch, iter(chosen).__next__, optimizer),
     }
+    prepare(net, batch, GROUPS, optimizer)
     seconds = rounds(sides, repeats, WARMUPS)
     return paired(seconds["masks"], seconds["ours"]), fmean(sampled.shares)
 
