@@ -79,3 +79,26 @@ def test_epochs_that_cannot_be_trained_are_refused(epochs: float) -> None:
 def test_an_unknown_recipe_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(UserError, match=r"'slow'.*fast or paper"):
         choose("slow", None, "classification")
+
+
+def test_a_recipe_takes_options() -> None:
+    recipe = choose("fast:anneal=0.8,settle=evolution,policy_lr=0.01,standardise=false,settle_evaluations=5", 4, "x")
+    assert (recipe.anneal, recipe.settle, recipe.policy_lr, recipe.standardise) == (0.8, "evolution", 0.01, False)
+    assert (recipe.settle_evaluations, recipe.finish_epochs, recipe.lr) == (5, 4, fast().lr)
+    assert choose("paper:policy_lr=none", None, "classification").policy_lr is None
+    assert choose("fast", None, "classification") == fast()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("fast:anneal=much", "anneal of the recipe fast is a number, not 'much'"),
+        ("fast:settle=guess", "settle=guess .* climb or evolution or local"),
+        ("fast:speed=9", "no option 'speed=9'"),
+        ("fast:finish_epochs=3", "no option 'finish_epochs=3'"),
+        ("paper:baseline=none", "baseline=none .* leave-one-out or batch-mean"),
+    ],
+)
+def test_options_that_a_recipe_does_not_have_are_refused(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        choose(text, None, "classification")

@@ -16,7 +16,7 @@ from budgetnet.evaluation import evaluate, recalibrate
 from budgetnet.feasibility import check, profile
 from budgetnet.feeds import make_feed
 from budgetnet.graph import Architecture
-from budgetnet.recipes import PER_EXAMPLE, Recipe, fixed, paper
+from budgetnet.recipes import CHOICES, PER_EXAMPLE, Recipe, fixed, paper
 from budgetnet.search import PHASES, Interrupted, Loop
 from budgetnet.supernet import SuperNetwork
 from budgetnet.tasks import Task, cross_entropy
@@ -54,6 +54,22 @@ def test_the_network_that_comes_back_learned_and_is_the_architecture() -> None:
     assert accuracy > 0.8
     names = sum(parameter.numel() for parameter in outcome.model.parameters())
     assert names == make_loop(["params<=90%"]).budgets[0].meter(outcome.architecture)
+
+
+def test_other_ways_to_settle_start_from_the_same_shared_weights_and_forget_gamma() -> None:
+    outcomes = {method: make_loop(recipe=short(settle=method)).run() for method in CHOICES["settle"]}
+    search = {method: [e for e in o.archive if e.phase == "search"] for method, o in outcomes.items()}
+    looks = {method: [(e.loss, e.metric) for e in entries] for method, entries in search.items()}
+    assert looks["climb"] == looks["evolution"] == looks["local"]
+    for method, outcome in outcomes.items():
+        settled = [entry for entry in outcome.archive if entry.phase == "settle"]
+        assert 1 <= len(settled) <= 6, method
+        assert all(entry.feasible for entry in settled)
+    loop = make_loop(recipe=short(settle="local"))
+    with torch.no_grad():
+        loop.policy.distribution.logits.fill_(-9.0)
+    assert loop._settler().preference.eq(0).all()
+    assert torch.stack(loop._starts(50)).float().mean() > 0.2, "samples of Γ itself would be empty"
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:

@@ -1,5 +1,6 @@
 """Settle never leaves the budgets, uses them up, and returns the best that it saw."""
 
+import itertools
 import math
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor
 from budgetnet.budget import Budget, parse_all, within_all
 from budgetnet.feasibility import check, profile
 from budgetnet.policy import marginal_costs
+from budgetnet.recipes import CHOICES
 from budgetnet.settle import Settler, settle
 from budgetnet.supernet import SuperNetwork
 from tests.small_runs import mlp
@@ -71,8 +73,11 @@ def test_shrinking_drops_the_least_preferred_first() -> None:
     assert shrunk.tolist() == [True, True, True, False, True, True], "the full weight is 9, edge 3 weighs 2"
 
 
+@pytest.mark.parametrize("method", CHOICES["settle"])
 @pytest.mark.parametrize("texts", BUDGETS, ids=str)
-def test_the_ranking_is_feasible_sorted_and_no_longer_than_asked(net: SuperNetwork, texts: list[str]) -> None:
+def test_the_ranking_is_feasible_sorted_and_no_longer_than_asked(
+    net: SuperNetwork, texts: list[str], method: str
+) -> None:
     settler, budgets = make(net, texts)
     fallback = check(profile(budgets)).gates()
     seen: list[Tensor] = []
@@ -81,11 +86,41 @@ def test_the_ranking_is_feasible_sorted_and_no_longer_than_asked(net: SuperNetwo
         seen.append(gates)
         return worth(gates)
 
-    ranked = settle(settler, list(random_gates(net.graph, 6, seed=1)), fallback, score, evaluations=20)
+    ranked = settle(settler, list(random_gates(net.graph, 6, seed=1)), fallback, score, 20, method)
     assert [candidate.score for candidate in ranked] == sorted(worth(gates) for gates in seen)
     assert 1 <= len(seen) <= 21
     assert len({tuple(gates.tolist()) for gates in seen}) == len(seen), "none is scored twice"
     assert bool(within_all(budgets, torch.stack(seen)).all())
+
+
+@pytest.mark.parametrize("method", CHOICES["settle"])
+def test_every_method_finds_the_best_of_a_small_graph(method: str) -> None:
+    net = mlp()
+    settler, budgets = make(net, ["macs<=70%"])
+    every = torch.tensor(list(itertools.product([False, True], repeat=len(net.graph.edges))))
+    live = net.graph.live(every)
+    allowed = live[live.any(1) & within_all(budgets, live)]
+    best = min(map(worth, allowed))
+    starts = list(random_gates(net.graph, 8, seed=2))
+    ranked = settle(settler, starts, check(profile(budgets)).gates(), worth, len(allowed), method)
+    assert ranked[0].score == best
+
+
+def test_evolution_keeps_looking_elsewhere_where_climbing_is_stuck() -> None:
+    """On a score that only random walks improve, the parents of evolution age and leave; the climber's never does."""
+    net = mlp(4)
+    settler, budgets = make(net, ["macs<=60%"])
+    starts, fallback = list(random_gates(net.graph, 12, seed=5)), check(profile(budgets)).gates()
+    seen: dict[str, list[Tensor]] = {"local": [], "evolution": []}
+    for method, rows in seen.items():
+
+        def score(gates: Tensor, rows: list[Tensor] = rows) -> float:
+            rows.append(gates)
+            return float(len(rows) > 1)
+
+        settle(settler, starts, fallback, score, 40, method)
+    spread = {method: float(torch.stack(rows).float().var(0).sum()) for method, rows in seen.items()}
+    assert spread["evolution"] > spread["local"]
 
 
 def test_without_a_feasible_start_the_fallback_is_used() -> None:

@@ -61,7 +61,7 @@ class Config:
     def make_recipe(self, task: str) -> Recipe:
         """The recipe with what this configuration changes of it."""
         epochs = self.epochs
-        if epochs is None and self.recipe == "fast" and self.data.partition(":")[0] == "embedded":
+        if epochs is None and self.recipe.partition(":")[0] == "fast" and self.data.partition(":")[0] == "embedded":
             epochs = DEMO_EPOCHS
         return self.adjusted(choose(self.recipe, epochs, task))
 

@@ -64,7 +64,12 @@ def keyword_arguments(
 
 
 def convert(value: str, kind: Any, where: str) -> Any:
-    """A written value as an int, a float, a bool or a text."""
+    """A written value as an int, a float, a bool or a text; `none` where None is a choice."""
+    choices = typing.get_args(kind)
+    if type(None) in choices:
+        if value.lower() == "none":
+            return None
+        kind = next(choice for choice in choices if choice is not type(None))
     try:
         if kind is bool:
             return {"true": True, "false": False, "yes": True, "no": False}[value.lower()]

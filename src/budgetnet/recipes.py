@@ -6,9 +6,19 @@ import math
 from dataclasses import dataclass, replace
 
 from budgetnet.errors import UserError
+from budgetnet.naming import keyword_arguments
 
 PER_EXAMPLE = 0
 """Groups: one architecture per example, the paper's setting."""
+RECIPES = ("fast", "paper")
+CHOICES = {
+    "schedule": ("one-cycle", "steps"),
+    "warmup": ("sampled", "full"),
+    "baseline": ("leave-one-out", "batch-mean"),
+    "settle": ("climb", "evolution", "local"),
+}
+FIXED = ("name", "finish_epochs", "batch_size", "groups", "penalty", "milestones")
+"""Fields that have a setting of their own, or none."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +58,17 @@ class Recipe:
     """Adapt λ to the observed violation; otherwise it stays at `penalty`."""
     anneal: float = 0.0
     """Share of the search phase in which the budget falls from the full cost to its target."""
+    settle: str = "climb"
+    """How an architecture is chosen on shared weights: `climb` starts from Γ, `evolution` and `local` do without it."""
     settle_evaluations: int = 96
     """Candidates at most; fewer if they would take more than `settle_share` of the finish's compute."""
     settle_share: float = 0.12
     settle_examples: int = 1024
+
+    def __post_init__(self) -> None:
+        for field, choices in CHOICES.items():
+            if getattr(self, field) not in choices:
+                raise UserError(f"{field}={getattr(self, field)} is not known to a recipe; use {' or '.join(choices)}")
 
     @property
     def settles(self) -> bool:
@@ -106,16 +123,18 @@ def fixed(recipe: Recipe) -> Recipe:
     )
 
 
-def choose(name: str, epochs: float | None, task: str) -> Recipe:
-    """A recipe by its name, with so many epochs (its own number if None)."""
+def choose(text: str, epochs: float | None, task: str) -> Recipe:
+    """A recipe by its name and options, such as `fast:anneal=0.8,rise=0.1`; with its own number of epochs if None."""
     if epochs is not None and not 0 < epochs < math.inf:
         raise UserError(f"{epochs} epochs cannot be trained; give a number above zero")
+    name, _, options = text.partition(":")
+    if name not in RECIPES:
+        raise UserError(f"there is no recipe {name!r}; use {' or '.join(RECIPES)}")
     if name == "fast":
-        return fast() if epochs is None else fast(epochs)
-    if name == "paper":
-        total = epochs if epochs is not None else (300 if task == "classification" else 200)
-        return paper(total, task)
-    raise UserError(f"there is no recipe {name!r}; use fast or paper")
+        base = fast() if epochs is None else fast(epochs)
+    else:
+        base = paper(epochs if epochs is not None else (300 if task == "classification" else 200), task)
+    return replace(base, name=text, **keyword_arguments(Recipe, options, f"the recipe {name}", FIXED))
 
 
 def learning_rate(recipe: Recipe, progress: float, rise: float) -> float:

@@ -320,10 +320,7 @@ class Loop:
         clock = time.monotonic()
         evaluations = self._affordable_evaluations()
         self._record("phase", {"steps": evaluations})
-        distribution, graph = self.policy.distribution, self.net.graph
-        best = sorted((entry for entry in self.archive if entry.feasible), key=lambda entry: entry.loss)
-        samples = distribution.sample(evaluations, self._generator("settle", 0)).gates
-        starts = [distribution.mode().gates(), *(entry.gates for entry in best[:2]), *samples]
+        starts = self._starts(evaluations)
         begun, deadline = self.elapsed(), self.max_time * TIME_SHARES["settle"]
 
         def score(gates: Tensor) -> float:
@@ -337,9 +334,18 @@ class Loop:
                 raise Interrupted
             return entry.loss
 
-        ranked = settle(self._settler(), starts, self.fallback.gates(), score, evaluations)
-        self._choose([graph.architecture(candidate.gates) for candidate in ranked])
+        ranked = settle(self._settler(), starts, self.fallback.gates(), score, evaluations, self.recipe.settle)
+        self._choose([self.net.graph.architecture(candidate.gates) for candidate in ranked])
         self.seconds["settle"] += time.monotonic() - clock
+
+    def _starts(self, count: int) -> list[Tensor]:
+        """Where settle begins: Γ's mode, the best of the archive and samples; without Γ, samples of its start."""
+        distribution, generator = self.policy.distribution, self._generator("settle", 0)
+        if self.recipe.settle != "climb":
+            return list(self._make_policy().distribution.sample(count, generator).gates)
+        best = sorted((entry for entry in self.archive if entry.feasible), key=lambda entry: entry.loss)
+        samples = distribution.sample(count, generator).gates
+        return [distribution.mode().gates(), *(entry.gates for entry in best[:2]), *samples]
 
     def _affordable_evaluations(self) -> int:
         """A candidate is a few forward passes, each a third of a training step."""
@@ -377,9 +383,17 @@ class Loop:
         return None
 
     def _settler(self) -> Settler:
-        preference = self.policy.distribution.logits.detach().cpu()
         weights = marginal_costs(self.budgets, self.net.graph).tolist()
-        return Settler(self.net.graph, self.budgets, preference, weights, self._generator("settle", 1))
+        settler = Settler(
+            self.net.graph,
+            self.budgets,
+            self.policy.distribution.logits.detach().cpu(),
+            weights,
+            self._generator("settle", 1),
+        )
+        if self.recipe.settle == "climb":
+            return settler
+        return replace(settler, preference=torch.zeros_like(settler.preference), noise=1.0)
 
     def step_back(self) -> bool:
         """Starts the finish of the next best architecture, after a few of the fallback; False if that was it."""

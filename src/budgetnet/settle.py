@@ -5,6 +5,8 @@ A feasible-only local search on shared weights, which also uses up what sampling
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -38,11 +40,13 @@ class Settler:
     preference: Tensor
     weights: Sequence[float]
     generator: torch.Generator
+    noise: float = 0.0
+    """Added to the preference whenever edges are ordered, as a standard deviation."""
 
     def shrink(self, gates: Tensor) -> Tensor | None:
         """Drops edges, least preferred first, until every budget holds; None if the last path is still too much."""
         gates = self.graph.live(gates[None])[0]
-        for edge in self._noisy(0.0).argsort().tolist():
+        for edge in self._noisy(self.noise).argsort().tolist():
             if not gates.any() or bool(within_all(self.budgets, gates[None])[0]):
                 break
             rest = gates.clone()
@@ -51,12 +55,13 @@ class Settler:
             gates = rest if rest.any() else gates
         return gates if bool(within_all(self.budgets, gates[None])[0]) else None
 
-    def fill(self, gates: Tensor, noise: float = 0.0, without: int | None = None) -> Tensor:
+    def fill(self, gates: Tensor, noise: float | None = None, without: int | None = None) -> Tensor:
         """Adds edges, most preferred first, as long as every budget holds: what is left of the budgets is used.
 
         An edge that does not fit is not tried again, since costs grow with the edges.
         """
-        order = [e for e in self._noisy(noise).argsort(descending=True).tolist() if e != without and not gates[e]]
+        liked = self._noisy(self.noise if noise is None else noise).argsort(descending=True).tolist()
+        order = [edge for edge in liked if edge != without and not gates[edge]]
         while order:
             rows = gates.repeat(len(order), 1)
             for row, edge in zip(rows, order, strict=True):
@@ -83,29 +88,71 @@ class Settler:
         return self.preference + noise * torch.randn(self.preference.shape, generator=self.generator)
 
 
-def settle(
-    settler: Settler, starts: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
-) -> list[Candidate]:
-    """The best candidates first. The first third of the evaluations looks at different starts, the rest climbs."""
-    found: dict[bytes, Candidate] = {}
+class _Scored:
+    """The candidates that were scored, each once, and no more of them than may be."""
 
-    def look(gates: Tensor) -> Candidate:
+    def __init__(self, score: Score, evaluations: int) -> None:
+        self._score, self._left = score, evaluations
+        self.found: dict[bytes, Candidate] = {}
+
+    def __call__(self, gates: Tensor) -> Candidate:
         key = gates.numpy().tobytes()
-        if key not in found:
-            found[key] = Candidate(gates, score(gates))
-        return found[key]
+        if key not in self.found:
+            self.found[key] = Candidate(gates, self._score(gates))
+        return self.found[key]
 
-    shrunk = [settler.shrink(start) for start in starts]
+    @property
+    def left(self) -> int:
+        return self._left - len(self.found)
+
+    @property
+    def best(self) -> Candidate:
+        return min(self.found.values(), key=_score)
+
+
+def settle(
+    settler: Settler, starts: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int, method: str = "climb"
+) -> list[Candidate]:
+    """The best candidates first, by one of three methods with the same number of evaluations.
+
+    `climb`: the first third looks at different starts, the rest climbs from the best. `local`: climbs from one start.
+    `evolution`: regularised evolution (Real et al., 2019) of a population of a quarter of the evaluations.
+    """
+    scored = _Scored(score, evaluations)
+    shrunk = (settler.shrink(start) for start in starts)
     feasible = [gates for gates in shrunk if gates is not None] or [fallback]
+    first = {"climb": evaluations // 3, "local": 1, "evolution": evaluations // 4}[method]
+    population = []
     for gates in feasible:
-        look(settler.fill(gates))
-        if len(found) >= max(1, evaluations // 3):
+        population.append(scored(settler.fill(gates)))
+        if len(scored.found) >= max(1, first):
             break
-    best = min(found.values(), key=lambda candidate: candidate.score)
-    for _ in range(4 * evaluations):
-        if len(found) >= evaluations:
+    (_evolve if method == "evolution" else _climb)(settler, population, scored)
+    return sorted(scored.found.values(), key=_score)
+
+
+def _climb(settler: Settler, population: Sequence[Candidate], scored: _Scored) -> None:
+    """From the best candidate to a better neighbour, until nothing is left to spend."""
+    for _ in range(4 * scored.left):
+        if not scored.left:
             break
-        neighbour = settler.neighbour(best.gates)
+        neighbour = settler.neighbour(scored.best.gates)
         if neighbour is not None:
-            best = min(best, look(neighbour), key=lambda candidate: candidate.score)
-    return sorted(found.values(), key=lambda candidate: candidate.score)
+            scored(neighbour)
+
+
+def _evolve(settler: Settler, population: Sequence[Candidate], scored: _Scored) -> None:
+    """The best of a random quarter has a child, which takes the place of the oldest."""
+    living, size = deque(population), math.ceil(len(population) / 4) + 1
+    for _ in range(4 * scored.left):
+        if not scored.left:
+            break
+        drawn = torch.randint(len(living), (size,), generator=settler.generator).tolist()
+        child = settler.neighbour(min((living[i] for i in drawn), key=_score).gates)
+        if child is not None:
+            living.append(scored(child))
+            living.popleft()
+
+
+def _score(candidate: Candidate) -> float:
+    return candidate.score

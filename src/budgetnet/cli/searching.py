@@ -33,7 +33,9 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
             "segmentation-folder:images=…,labels=…; with :size=16,limit=30000.",
         ),
         click.option("--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or BUDGETNET_DATA)."),
-        click.option("--recipe", help="fast (default) or paper.", metavar="fast|paper"),
+        click.option(
+            "--recipe", help="fast (default) or paper; with options, fast:anneal=0.8.", metavar="NAME[:OPTIONS]"
+        ),
         click.option("--epochs", type=float, help="Epochs of the final training (fast), or of everything (paper)."),
         click.option("--batch-size", type=int, help="Examples in a batch."),
         click.option("--seed", type=int, help="Everything random follows from it."),

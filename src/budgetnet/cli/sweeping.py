@@ -63,7 +63,7 @@ def _repeated(args: Sequence[str]) -> Iterator[str]:
 @click.command(cls=_Lists)
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--budgets", multiple=True, help='Each a search: "macs<=40%" "macs<=60% & params<=1M".')
-@click.option("--recipes", multiple=True, help="fast (default), paper, or both.")
+@click.option("--recipes", multiple=True, help="fast (default), paper, with options: fast:anneal=0.8.")
 @click.option("--seeds", multiple=True, type=int, help="Such as 0 1 2; 0 if not given.")
 @click.option("--penalties", multiple=True, help="λ: a list, or first:last:count such as 0.1:10:5, log-spaced.")
 @click.option("--architectures", multiple=True, help="Baselines to train: resnet-20, SPACE, SPACE@NAME or a file.")
