@@ -70,14 +70,18 @@ def _logit(net: SuperNetwork, target: float) -> float:
     return (low + high) / 2
 
 
-def train_random(out: Path, data_root: str, share: float, count: int) -> Table:
-    """A row for each random sub-architecture of a budget, which is a share of the ResNet-20."""
+def train_random(out: Path, data_root: str, share: float, count: int, longer: float = 1.0) -> Table:
+    """A row for each random sub-architecture of a budget, which is a share of the ResNet-20.
+
+    They are trained for so many times the usual epochs.
+    """
     net, runs = build(SPACE, (3, 16, 16), 10), []
     for i, found in enumerate(random_architectures(net, share * RESNET20_MACS, count, seed=round(1000 * share))):
         path = out / f"random-{share:g}-{i}.json"
         write_atomically(path, (found.to_json() + "\n").encode())
         runs.append({"architectures": [str(path)], "seeds": [i]})
-    return sweep(out / f"random-{share:g}", data_root, runs)
+    name = f"random-{share:g}" if longer == 1 else f"random-{share:g}-long"
+    return sweep(out / name, data_root, runs, epochs=longer * EPOCHS)
 
 
 def train_resnets(out: Path, data_root: str, seeds: Sequence[int]) -> Table:
@@ -85,7 +89,9 @@ def train_resnets(out: Path, data_root: str, seeds: Sequence[int]) -> Table:
     return sweep(out / "resnets", data_root, [{"architectures": RESNETS, "seeds": list(seeds)}])
 
 
-def sweep(out: Path, data_root: str, runs: Iterable[Mapping[str, Any]], **settings: Any) -> Table:
+def sweep(
+    out: Path, data_root: str, runs: Iterable[Mapping[str, Any]], *, test_all: bool = False, **settings: Any
+) -> Table:
     """The table of a sweep of these grids; what is finished is not run again."""
     shared = {"space": SPACE, "data": DATA, "data_root": data_root, "epochs": EPOCHS, "threads": 1, **settings}
     lines = [f"{key} = {json.dumps(value)}" for key, value in shared.items()]
@@ -94,7 +100,7 @@ def sweep(out: Path, data_root: str, runs: Iterable[Mapping[str, Any]], **settin
     file = out.with_suffix(out.suffix + ".toml")
     write_atomically(file, "\n".join([*lines, ""]).encode())
     command = [sys.executable, "-m", "budgetnet", "sweep", str(file), "--out", str(out)]
-    subprocess.run(command, check=True)
+    subprocess.run([*command, "--test-all"] if test_all else command, check=True)
     table: Table = json.loads((out / "table.json").read_text(encoding="utf-8"))
     return table
 

@@ -201,6 +201,14 @@ def test_another_plan_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         run_sweep(PLAN, tmp_path / "else", Written({}))
 
 
+def test_every_run_can_be_tested_where_nothing_is_chosen(tmp_path: Path) -> None:
+    swept = run_sweep(PLAN, tmp_path / "s", Written(RESULTS), test_all=True)
+    assert {row["run"] for row in swept.table if row["test"] is not None} == set(RESULTS)
+    assert {row["run"] for row in swept.table if row["front"]} == expected_front(RESULTS)
+    again = run_sweep(PLAN, tmp_path / "s", Written(RESULTS))
+    assert again.table == run_sweep(PLAN, tmp_path / "front", Written(RESULTS)).table
+
+
 def test_a_sweep_may_grow(tmp_path: Path) -> None:
     first = dict(list(PLAN.items())[:3])
     run_sweep(first, tmp_path / "grown", Written(RESULTS))

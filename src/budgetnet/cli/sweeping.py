@@ -77,6 +77,7 @@ def _repeated(args: Sequence[str]) -> Iterator[str]:
 @click.option("--max-time", help="For each run: 30m, 1h30m, 90s.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the sweep; sweeps/NAME for NAME.toml.")
 @engine_options
+@click.option("--test-all", is_flag=True, help="Test every run, not only the front: to compare recipes over seeds.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and the estimated time; run nothing.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.option("--json", "as_json", is_flag=True, help="The table as JSON at the end.")
@@ -86,6 +87,7 @@ def sweep(
     engine: str,
     workers: int | None,
     address: str | None,
+    test_all: bool,
     dry_run: bool,
     quiet: bool,
     as_json: bool,
@@ -110,7 +112,9 @@ def sweep(
     display = Display(out, missing, len(plan) - len(missing), quiet)
     with open_engine(engine, plan, out, workers, address) as chosen, Stop(out) as stop, display:
         command = shlex.join(["budgetnet", *sys.argv[1:]])
-        swept = run_sweep(plan, out, chosen, should_stop=stop.asked, tell=display.tell, command=command)
+        swept = run_sweep(
+            plan, out, chosen, should_stop=stop.asked, tell=display.tell, command=command, test_all=test_all
+        )
     return _report(swept, out, as_json)
 
 

@@ -42,8 +42,12 @@ def run_sweep(
     should_stop: Asked = lambda: False,
     tell: Callable[[Ending], None] = lambda ending: None,
     command: str = "",
+    test_all: bool = False,
 ) -> Swept:
-    """Runs or goes on with a sweep. Test data are looked at when every run has ended, for what was selected alone."""
+    """Runs or goes on with a sweep. Test data are looked at when every run has ended, for what was selected alone.
+
+    With `test_all`, for every run: where recipes are compared over seeds, nothing is selected.
+    """
     check_folder(plan, out)
     with RunFolder(out).locked():
         RunFolder(out).write_json(PLAN, {"runs": {name: config.to_dict() for name, config in plan.items()}})
@@ -51,7 +55,7 @@ def run_sweep(
         orders = [Order(name, TRAIN, _work(plan, out, [name]), command) for name in missing]
         unwell = _carry_out(orders, out, engine, should_stop, tell)
         if not any(ending.state == INTERRUPTED for ending in unwell):
-            tests = _tests(plan, out, engine.slots)
+            tests = _tests(plan, out, engine.slots, test_all)
             unwell += _carry_out(tests, out, engine, should_stop, tell)
             write_table(rows(plan, out), out)
     return Swept(rows(plan, out), unwell)
@@ -80,7 +84,7 @@ def _work(plan: Plan, out: Path, names: Sequence[str]) -> tuple[tuple[str, dict[
     return tuple((str(out / name), dataclasses.asdict(plan[name])) for name in names)
 
 
-def _tests(plan: Plan, out: Path, slots: int) -> list[Order]:
+def _tests(plan: Plan, out: Path, slots: int, test_all: bool) -> list[Order]:
     """Orders to judge what was selected and the fixed architectures; others lose the score of an earlier selection."""
     table = rows(plan, out)
     chosen = selected(plan, table)
@@ -88,7 +92,7 @@ def _tests(plan: Plan, out: Path, slots: int) -> list[Order]:
     for row in table:
         if row["state"] != FINISHED:
             continue
-        if row["run"] not in chosen and _is_search(plan[row["run"]]):
+        if not test_all and row["run"] not in chosen and _is_search(plan[row["run"]]):
             if row["test"] is not None:
                 write_test_score(RunFolder(out / row["run"]), None)
         elif row["test"] is None:
