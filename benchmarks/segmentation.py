@@ -88,9 +88,12 @@ def _result(epochs: float, seeds: list[int], full: list[dict[str, Any]], found: 
 
 
 def sheet(runs: dict[str, Path]) -> Image.Image:
-    """Validation examples in rows: image, truth and the prediction of every run, under their names; then the legend."""
+    """Validation examples in rows: truth and the prediction of every run, under their names; then the legend.
+
+    The photographs belong to the data set and stay in the reports of the runs.
+    """
     first = next(iter(runs.values()))
-    columns = [("image", first, "image"), ("truth", first, "truth")]
+    columns = [("truth", first, "truth")]
     columns += [(name, folder, "prediction") for name, folder in runs.items()]
     step = CELL + GAP
     page = Image.new("RGB", (len(columns) * step - GAP, 2 * LINE + EXAMPLES * step), "white")
