@@ -30,8 +30,9 @@ from budgetnet.supernet import SuperNetwork
 
 NEURAL = "neural-fabric:width=8,scales=5,filters=16"
 RESNET = "resnet-fabric:width=3,channels=8"
-SCALES_BUDGETS, SCALES_EPOCHS = ("macs<=30%", "params<=30%"), 16
-STEPS_BUDGETS, STEPS_EPOCHS = ("steps(1)<=60%", "steps(4)<=60%"), 8
+SCALES_BUDGETS = ("macs<=30%", "params<=30%")
+STEPS_BUDGETS = ("steps(1)<=60%", "steps(4)<=60%")
+EPOCHS = 8
 POINTS = 20.0
 """By how much the share at the two finest scales is to differ."""
 UNLIMITED = 10_000
@@ -66,7 +67,7 @@ def main() -> None:
     given = parser.parse_args()
     where = (given.out, given.data_root, given.seed)
     by_steps, by_scale = _steps(*where), _scales(*where)
-    protocol = f"reduced: {DATA}; {NEURAL}, {SCALES_EPOCHS} final epochs; {RESNET}, {STEPS_EPOCHS} final epochs"
+    protocol = f"reduced: {DATA}; {NEURAL} and {RESNET}; {EPOCHS} final epochs"
     passed = by_scale["passed"] and by_steps["passed"]
     result = {
         "protocol": protocol,
@@ -80,7 +81,7 @@ def main() -> None:
 
 def _scales(out: Path, data_root: str, seed: int) -> dict[str, Any]:
     net = build(NEURAL, (3, 16, 16), 10)
-    runs = {"space": NEURAL, "budgets": SCALES_BUDGETS, "epochs": SCALES_EPOCHS, "seeds": [seed]}
+    runs = {"space": NEURAL, "budgets": SCALES_BUDGETS, "epochs": EPOCHS, "seeds": [seed]}
     table, (for_macs, for_params) = _search(net, out / "scales", data_root, runs, "costs_macs_params.png")
     difference = finest_share(for_params) - finest_share(for_macs)
     return {
@@ -95,7 +96,7 @@ def _scales(out: Path, data_root: str, seed: int) -> dict[str, Any]:
 
 def _steps(out: Path, data_root: str, seed: int) -> dict[str, Any]:
     net = build(RESNET, (3, 16, 16), 10)
-    runs = {"space": RESNET, "budgets": STEPS_BUDGETS, "epochs": STEPS_EPOCHS, "seeds": [seed]}
+    runs = {"space": RESNET, "budgets": STEPS_BUDGETS, "epochs": EPOCHS, "seeds": [seed]}
     table, found = _search(net, out / "steps", data_root, runs, "costs_steps.png")
     one, four = (parallel(net, architecture) for architecture in found)
     passed = four["units_per_step"] > one["units_per_step"]

@@ -4,7 +4,8 @@ Searches at shares of the ResNet-20's multiply-adds, against ResNets of 1 to 4 b
 random connected sub-architectures of each budget (the chance curve); `benchmarks/_opponents.py` has the protocol. The
 front is chosen on validation data; curves are linear between their points. Finished runs are not run again.
 
-    python -m benchmarks.curve --data-root DATA [--shares 0.4,0.6,0.8,1.0] [--random 2] [--seeds 0,1] [--out FOLDER]
+    python -m benchmarks.curve --data-root DATA [--shares 0.4,0.6,0.8,1.0] [--random 2] [--seeds 0,1]
+        [--resnet-seeds 0] [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -69,23 +70,30 @@ def draw(found: Mapping[str, Any], random: Sequence[Row]) -> None:
     (dots + curves).properties(width=420, height=300).save(str(RESULTS / "curve.png"), scale_factor=2)
 
 
+def numbers(text: str) -> list[int]:
+    """`0,1` as a list."""
+    return [int(part) for part in text.split(",")]
+
+
 def main() -> None:
     """Runs what is missing, then writes the result and its picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_root(parser)
     parser.add_argument("--shares", default="0.4,0.6,0.8,1.0")
     parser.add_argument("--random", type=int, default=2)
-    parser.add_argument("--seeds", default="0,1")
+    parser.add_argument("--seeds", type=numbers, default="0,1")
+    parser.add_argument("--resnet-seeds", type=numbers, default="0")
     parser.add_argument("--out", type=Path, default=Path("sweeps/quality"))
     given = parser.parse_args()
-    shares, seeds = [float(share) for share in given.shares.split(",")], [int(seed) for seed in given.seeds.split(",")]
+    shares = [float(share) for share in given.shares.split(",")]
     budgets = [f"macs<={round(share * RESNET20_MACS)}" for share in shares]
-    searches = sweep(given.out / "curve", given.data_root, [{"budgets": budgets, "seeds": seeds}])
-    resnets = train_resnets(given.out, given.data_root, seeds)
+    searches = sweep(given.out / "curve", given.data_root, [{"budgets": budgets, "seeds": given.seeds}])
+    resnets = train_resnets(given.out, given.data_root, given.resnet_seeds)
     random = {share: train_random(given.out, given.data_root, share, given.random) for share in shares}
     found = compare(searches, resnets, random)
     protocol = f"reduced: {DATA}, {SPACE}, {EPOCHS} final epochs; accuracies are shares, means over seeds on the curves"
     opponents = [row for rows in (resnets, *random.values()) for row in rows]
+    seeds = {"search": given.seeds, "resnets": given.resnet_seeds, "random": list(range(given.random))}
     write_result("curve", {"protocol": protocol, "seeds": seeds, **found, "table": [*searches, *opponents]})
     draw(found, [row for rows in random.values() for row in rows])
 

@@ -135,7 +135,7 @@ def main() -> None:
         parser.error(f"there is no part {unknown[0]!r}; use {', '.join(PARTS)}")
     seeds = [int(seed) for seed in given.seeds.split(",")]
     comparison = Comparison(given.recipe, seeds, given.random, given.out, given.data_root)
-    hand = mean_points(train_resnets(given.out, given.data_root, [0, 1]), "space")
+    hand = mean_points(train_resnets(given.out, given.data_root, [0]), "space")
     budgets, tables = {}, {}
     for share in (float(share) for share in given.shares.split(",")):
         made = {name: comparison.part(name, share) for name in ("search", *parts)}
