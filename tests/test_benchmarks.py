@@ -1,0 +1,91 @@
+"""What the quality benchmarks compute from their runs: opponents, curves, differences, shapes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks._opponents import RESNET20_MACS, SPACE, interpolated, mean_points, random_architectures
+from benchmarks.costs_shape import finest_share, parallel, scale_counts
+from benchmarks.curve import compare
+from benchmarks.quality import difference, judged
+from budgetnet.costs import macs
+from budgetnet.graph import Architecture
+from budgetnet.spaces import build
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_random_opponents_are_connected_distinct_and_cost_what_they_should(share: float) -> None:
+    net = build(SPACE, (3, 16, 16), 10)
+    assert macs(net)(net.architecture("resnet-20")) == RESNET20_MACS
+    found = random_architectures(net, share * RESNET20_MACS, 4, seed=1)
+    assert found == random_architectures(net, share * RESNET20_MACS, 4, seed=1)
+    assert len(set(found)) == 4
+    for architecture in found:
+        assert architecture.connected
+        assert 0.9 * share * RESNET20_MACS <= macs(net)(architecture) <= share * RESNET20_MACS
+
+
+def test_curves_are_linear_between_their_points_and_flat_outside() -> None:
+    points = [(3.0, 0.7), (1.0, 0.5), (2.0, 0.65)]
+    for x in np.linspace(0, 4, 17).tolist():
+        assert interpolated(points, x) == pytest.approx(np.interp(x, [1, 2, 3], [0.5, 0.65, 0.7]))
+
+
+def row(macs: int, test: float, **more: Any) -> dict[str, Any]:
+    return {"run": f"r{macs}", "macs": macs, "value": macs, "validation": test, "test": test, **more}
+
+
+def test_a_curve_is_the_mean_over_seeds() -> None:
+    rows = [row(10, 0.5, space="a"), row(20, 0.8, space="b"), row(10, 0.6, space="a")]
+    assert mean_points(rows, "space") == [(10, pytest.approx(0.55)), (20, 0.8)]
+
+
+def test_the_front_is_compared_at_its_own_costs() -> None:
+    searches = [row(15, 0.7, front=True), row(20, 0.71, front=True), row(18, 0.1, front=False)]
+    resnets = [row(10, 0.5, space="a"), row(20, 0.72, space="b")]
+    found = compare(searches, resnets, {1.0: [row(20, 0.6), row(18, 0.64)]})
+    assert [point["hand_made"] for point in found["front"]] == pytest.approx([0.61, 0.72])
+    assert [point["chance"] for point in found["front"]] == pytest.approx([0.62, 0.62])
+    assert found["above_both"] == [True, False]
+    assert not found["passed"]
+
+
+def test_differences_have_the_errors_of_their_kind() -> None:
+    ours, theirs = [0.70, 0.72, 0.77], [0.69, 0.70, 0.72]
+    paired = difference(ours, theirs, paired=True)
+    gaps = 100 * (np.array(ours) - np.array(theirs))
+    assert paired["points"] == pytest.approx(gaps.mean())
+    assert paired["standard_error"] == pytest.approx(gaps.std(ddof=1) / np.sqrt(3))
+    free = difference(ours, theirs[:2], paired=False)
+    error = np.sqrt(np.var(ours, ddof=1) / 3 + np.var(theirs[:2], ddof=1) / 2)
+    assert free["standard_error"] == pytest.approx(100 * error)
+    assert free["lower_bound"] == pytest.approx(free["points"] - 1.645 * free["standard_error"])
+
+
+def test_a_floor_needs_the_mean_and_for_chance_the_bound_too() -> None:
+    search = [row(95, 0.75, budget="macs<=100"), row(99, 0.70, budget="macs<=100")]
+    chance = [row(95, 0.70), row(95, 0.7)]
+    found = judged(search, {"random": chance, "local": [row(95, 0.75), row(95, 0.71)]}, [(95, 0.7), (99, 0.7)])
+    assert found["used"]["mean"] == pytest.approx(0.97)
+    assert found["random"]["search_minus_this"]["points"] == pytest.approx(2.5)
+    assert not found["random"]["floor_holds"], "two seeds that differ by five points prove nothing"
+    assert not found["local"]["floor_holds"]
+    assert judged(search[:1] * 2, {"random": chance}, [(95, 0.7)])["random"]["floor_holds"]
+
+
+def test_shapes_are_counted_on_live_edges() -> None:
+    net = build("neural-fabric:width=3,scales=3,filters=4", (3, 8, 8), 10)
+    path = ["c0s0-c0s1", "c0s1-c1s2", "c1s2-c2s2", "c0s0-c1s0"]
+    architecture = Architecture(net.graph, frozenset(path))
+    assert finest_share(architecture) == pytest.approx(100 / 3), "the edge to c1s0 leads nowhere"
+    assert [count.partition("/")[0] for count in scale_counts(architecture)] == ["0", "1", "2"]
+    everything = [count.partition("/")[2] for count in scale_counts(net.graph.full)]
+    assert sum(map(int, everything)) == len(net.graph.edges)
+
+
+def test_a_chain_has_little_to_do_at_once() -> None:
+    net = build("resnet-fabric:width=3,channels=4", (3, 16, 16), 10)
+    chain, full = parallel(net, net.architecture("resnet-20")), parallel(net, net.graph.full)
+    assert (chain["live_units"], chain["critical_path"]) == (22, 20)
+    assert full["units_per_step"] > 2 > chain["units_per_step"]
