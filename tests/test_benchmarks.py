@@ -9,6 +9,7 @@ from benchmarks._opponents import RESNET20_MACS, SPACE, interpolated, mean_point
 from benchmarks.costs_shape import finest_share, parallel, scale_counts
 from benchmarks.curve import compare
 from benchmarks.quality import difference, judged
+from benchmarks.ranking import spearman
 from budgetnet.costs import macs
 from budgetnet.graph import Architecture
 from budgetnet.spaces import build
@@ -89,3 +90,11 @@ def test_a_chain_has_little_to_do_at_once() -> None:
     chain, full = parallel(net, net.architecture("resnet-20")), parallel(net, net.graph.full)
     assert (chain["live_units"], chain["critical_path"]) == (22, 20)
     assert full["units_per_step"] > 2 > chain["units_per_step"]
+
+
+def test_rank_correlation_is_spearmans() -> None:
+    assert spearman([1, 2, 3, 4], [10, 20, 25, 80]) == pytest.approx(1)
+    assert spearman([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    gaps = np.array([1, 3, 2, 5, 4]) - np.array([2, 1, 3, 5, 4])
+    assert spearman([0.1, 0.3, 0.2, 0.9, 0.8], [7, 2, 8, 11, 10]) == pytest.approx(1 - 6 * (gaps**2).sum() / (5 * 24))
+    assert spearman([1, 1, 2], [1, 2, 3]) == pytest.approx(np.corrcoef([1.5, 1.5, 3], [1, 2, 3])[0, 1])

@@ -1,0 +1,107 @@
+"""Does the search rank networks as training from scratch does? It cannot choose better than that.
+
+Random sub-architectures of a budget (`benchmarks/_opponents.py` has the protocol) with their test accuracy from scratch
+are scored on the shared weights at the end of the search phase: on the validation images that settle looks at, and on
+all of them, with the batch-norm statistics of the super network and with ones of their own. Answers are Spearman's rank
+correlations of the negative loss with the accuracy; opponents that are trained already are not trained again.
+
+    python -m benchmarks.ranking --data-root DATA [--recipe fast] [--share 0.6] [--random 30] [--seed 0] [--out FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks._common import add_data_root, summarise, write_result
+from benchmarks._opponents import DATA, EPOCHS, RESNET20_MACS, SPACE, train_random
+from budgetnet.config import Config
+from budgetnet.evaluation import evaluate, recalibrate
+from budgetnet.extract import extract
+from budgetnet.feasibility import check, profile
+from budgetnet.graph import Architecture
+from budgetnet.run import prepare
+from budgetnet.search import PHASES, Interrupted, Loop
+
+FLOOR = 0.5
+
+
+def searched(config: Config) -> Loop:
+    """The loop of a search, stopped where the search phase has ended."""
+    job = prepare(config)
+    fallback = check(profile(job.budgets, config.seed), config.seed)
+    loop = Loop(job.net, job.task, job.train, job.validation, job.budgets, job.recipe, fallback, seed=config.seed)
+    loop.should_stop = lambda: PHASES[loop.phase] == "settle"
+    try:
+        loop.run()
+    except Interrupted:
+        return loop
+    raise AssertionError("a recipe without settle has nothing to rank by")
+
+
+def scores(loop: Loop, architecture: Architecture) -> dict[str, float]:
+    """Losses on shared weights: on what settle sees and on all validation data, before and after re-estimation."""
+    model = extract(loop.net, architecture)
+    found = {}
+    for when in ("before", "after"):
+        if when == "after":
+            recalibrate(model, loop.train)
+        for what, count in (("settle", loop.recipe.settle_examples), ("all", None)):
+            found[f"{what}_{when}"], _ = evaluate(model, loop.task, loop.validation.evaluation(count))
+    return found
+
+
+def spearman(a: Sequence[float], b: Sequence[float]) -> float:
+    """The correlation of ranks; equal values share their mean rank."""
+    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: np.ndarray = (last - (counts - 1) / 2)[inverse]
+    return ranks
+
+
+def main() -> None:
+    """Trains what is missing, searches, scores and writes the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_data_root(parser)
+    parser.add_argument("--recipe", default="fast")
+    parser.add_argument("--share", type=float, default=0.6)
+    parser.add_argument("--random", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("sweeps/quality"))
+    given = parser.parse_args()
+    opponents = train_random(given.out, given.data_root, given.share, given.random)
+    limit = f"macs<={round(given.share * RESNET20_MACS)}"
+    shared: dict[str, Any] = {"space": SPACE, "data": DATA, "data_root": given.data_root, "epochs": EPOCHS}
+    loop = searched(Config(budgets=(limit,), recipe=given.recipe, seed=given.seed, threads=1, **shared))
+    rows = []
+    for row in opponents:
+        text = Path(row["architecture"]).read_text(encoding="utf-8")
+        believed = scores(loop, Architecture.from_json(loop.net.graph, text))
+        rows.append({"macs": row["macs"], "test": row["test"], "losses": believed})
+    truth = [row["test"] for row in rows]
+    correlations = {key: spearman([-row["losses"][key] for row in rows], truth) for key in rows[0]["losses"]}
+    write_result(
+        "ranking",
+        {
+            "protocol": f"reduced: {DATA}, {SPACE}, {limit}, {EPOCHS} epochs from scratch",
+            "recipe": given.recipe,
+            "seeds": [given.seed],
+            "spearman": correlations,
+            "bar": FLOOR,
+            "passed": correlations["settle_after"] >= FLOOR,
+            "from_scratch": summarise(truth),
+            "architectures": rows,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
