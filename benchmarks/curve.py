@@ -32,26 +32,23 @@ from benchmarks._opponents import (
 )
 
 
-def compare(searches: Table, resnets: Table, random: Mapping[float, Table]) -> dict[str, Any]:
-    """The front against both curves, at the multiply-adds of each selected network."""
+def compare(searches: Table, resnets: Table, random: Mapping[float, Table], maxima: Sequence[float]) -> dict[str, Any]:
+    """What the front offers at each budget against both curves at the budget's multiply-adds."""
     hand, chance = sorted(mean_points(resnets, "space")), sorted(mean_point(rows) for rows in random.values())
-    points = [
-        {
-            **{key: row[key] for key in ("run", "macs", "validation", "test")},
-            "hand_made": interpolated(hand, row["macs"]),
-            "chance": interpolated(chance, row["macs"]),
-        }
-        for row in searches
-        if row["front"]
-    ]
-    above = [p["test"] > max(p["hand_made"], p["chance"]) for p in points]
+    front = sorted((row for row in searches if row["front"]), key=lambda row: row["macs"])
+    offers = []
+    for maximum in maxima:
+        best = [row for row in front if row["macs"] <= maximum][-1]
+        curves = {"hand_made": interpolated(hand, maximum), "chance": interpolated(chance, maximum)}
+        above = best["test"] > max(curves.values())
+        offers.append({"budget": maximum, "run": best["run"], "test": best["test"], **curves, "above_both": above})
     return {
+        "passed": all(offer["above_both"] for offer in offers),
+        "budgets": offers,
+        "front": [{key: row[key] for key in ("run", "macs", "validation", "test")} for row in front],
         "hand_made": hand,
         "chance": chance,
         "chance_spread": {f"{share:g}": summarise(row["test"] for row in rows) for share, rows in random.items()},
-        "front": points,
-        "above_both": above,
-        "passed": all(above),
     }
 
 
@@ -86,11 +83,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("sweeps/quality"))
     given = parser.parse_args()
     shares = [float(share) for share in given.shares.split(",")]
-    budgets = [f"macs<={round(share * RESNET20_MACS)}" for share in shares]
+    maxima = [round(share * RESNET20_MACS) for share in shares]
+    budgets = [f"macs<={maximum}" for maximum in maxima]
     searches = sweep(given.out / "curve", given.data_root, [{"budgets": budgets, "seeds": given.seeds}])
     resnets = train_resnets(given.out, given.data_root, given.resnet_seeds)
     random = {share: train_random(given.out, given.data_root, share, given.random) for share in shares}
-    found = compare(searches, resnets, random)
+    found = compare(searches, resnets, random, maxima)
     protocol = f"reduced: {DATA}, {SPACE}, {EPOCHS} final epochs; accuracies are shares, means over seeds on the curves"
     opponents = [row for rows in (resnets, *random.values()) for row in rows]
     seeds = {"search": given.seeds, "resnets": given.resnet_seeds, "random": list(range(given.random))}

@@ -42,13 +42,14 @@ def test_a_curve_is_the_mean_over_seeds() -> None:
     assert mean_points(rows, "space") == [(10, pytest.approx(0.55)), (20, 0.8)]
 
 
-def test_the_front_is_compared_at_its_own_costs() -> None:
-    searches = [row(15, 0.7, front=True), row(20, 0.71, front=True), row(18, 0.1, front=False)]
+def test_what_the_front_offers_is_compared_at_each_budget() -> None:
+    searches = [row(20, 0.71, front=True), row(14, 0.7, front=True), row(18, 0.1, front=False)]
     resnets = [row(10, 0.5, space="a"), row(20, 0.72, space="b")]
-    found = compare(searches, resnets, {1.0: [row(20, 0.6), row(18, 0.64)]})
-    assert [point["hand_made"] for point in found["front"]] == pytest.approx([0.61, 0.72])
-    assert [point["chance"] for point in found["front"]] == pytest.approx([0.62, 0.62])
-    assert found["above_both"] == [True, False]
+    found = compare(searches, resnets, {1.0: [row(20, 0.6), row(18, 0.64)]}, [15, 19.5, 20])
+    assert [offer["run"] for offer in found["budgets"]] == ["r14", "r14", "r20"]
+    assert [offer["hand_made"] for offer in found["budgets"]] == pytest.approx([0.61, 0.709, 0.72])
+    assert [offer["chance"] for offer in found["budgets"]] == pytest.approx([0.62] * 3)
+    assert [offer["above_both"] for offer in found["budgets"]] == [True, False, False]
     assert not found["passed"]
 
 
