@@ -193,3 +193,34 @@ def test_reachability_of_many_architectures_takes_no_more_calls_than_of_one() ->
     one, many = random_gates(chain, 1, 0), random_gates(chain, 128, 0)
     chain.live(one)
     assert count_calls(lambda: chain.live(many)) == count_calls(lambda: chain.live(one))
+
+
+def ears(graph: Graph, live: torch.Tensor, edge: int) -> list[list[int]]:
+    """Every way to tie an edge to a live architecture: the part of a path through it between two nodes that live."""
+    nodes = {graph.source, graph.sink}
+    nodes |= {end for e in live.nonzero().flatten().tolist() for end in (graph.edges[e].source, graph.edges[e].target)}
+    found = []
+    for names in paths(graph):
+        path = sorted((graph.index[name] for name in names), key=lambda e: graph.sources[e])
+        if edge in path:
+            place = path.index(edge)
+            first = next(i for i in range(place, -1, -1) if graph.edges[path[i]].source in nodes)
+            last = next(i for i in range(place, len(path)) if graph.edges[path[i]].target in nodes)
+            found.append(path[first : last + 1])
+    return found
+
+
+@pytest.mark.parametrize("weightless", [False, True])
+@examples(40)
+@given(graph=graphs(), seed=st.integers(0, 1000))
+def test_an_ear_is_the_lightest_and_then_the_shortest(weightless: bool, graph: Graph, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.zeros(len(graph.edges)) if weightless else torch.rand(len(graph.edges), generator=generator)
+    live = graph.live(random_gates(graph, 1, seed))[0]
+    for edge in (~live).nonzero().flatten().tolist():
+        ear = graph.ear(live, edge, weights.tolist())
+        choices = ears(graph, live, edge)
+        assert sorted(ear) in map(sorted, choices)
+        assert float(weights[ear].sum()) == pytest.approx(min(float(weights[choice].sum()) for choice in choices))
+        if weightless:
+            assert len(ear) == min(map(len, choices))

@@ -108,7 +108,7 @@ class Graph:
         return path[::-1]
 
     def ear(self, live: Tensor, edge: int, weights: Sequence[float]) -> list[int]:
-        """The edge and the lightest other edges that tie it to a live architecture (a row of live gates)."""
+        """The edge and the lightest, then fewest, other edges that tie it to a live architecture (a row of gates)."""
         touched = {0, len(self.nodes) - 1}
         for i in live.nonzero().flatten().tolist():
             touched |= {self.sources[i], self.targets[i]}
@@ -126,21 +126,25 @@ class Graph:
         far_end: Sequence[int],
         order: Sequence[int],
     ) -> list[int]:
-        """The lightest way from a node to one of the touched ones, over the edges on its `near` side."""
+        """The lightest way from a node to one of the touched ones, over the edges on its `near` side.
+
+        Of several, the shortest: edges of a cost that is not a sum often weigh nothing.
+        """
         if node in touched:
             return []
-        best: dict[int, tuple[float, int]] = {}
+        best: dict[int, tuple[float, int, int]] = {}
         for place in order:
             if place in touched or not near[place]:
-                best[place] = (0.0, -1)
+                best[place] = (0.0, 0, -1)
             else:
-                best[place] = min((best[far_end[e]][0] + weights[e], e) for e in near[place])
+                ways = ((*best[far_end[e]][:2], e) for e in near[place])
+                best[place] = min((weight + weights[e], length + 1, e) for weight, length, e in ways)
             if place == node:
                 break
         way: list[int] = []
         while node not in touched:
-            way.append(best[node][1])
-            node = far_end[best[node][1]]
+            way.append(best[node][2])
+            node = far_end[way[-1]]
         return way
 
     def architecture(self, gates: Tensor) -> Architecture:
