@@ -3,7 +3,7 @@
 Back to back on one core is the same sweep with one worker, in a process that may use that core alone. The two are
 measured in turns. The bar: the time on two cores is at most 1.15 times that on one core divided by two.
 
-    python -m benchmarks.sweep_speed [--epochs 2] [--runs 8] [--repeats 2]
+    python -m benchmarks.sweep_speed [--epochs 0.5] [--runs 8] [--repeats 2]
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUDGET = "macs<=40%"
 def main() -> None:
     """Measures in turns and writes the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=float, default=2)
+    parser.add_argument("--epochs", type=float, default=0.5)
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=2)
     arguments = parser.parse_args()
