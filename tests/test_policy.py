@@ -172,22 +172,6 @@ def test_no_edge_starts_out_of_reach_however_dear_it_is(budget: str) -> None:
     assert bool(distribution.sample(2000, generator(3)).gates.any(0).all())
 
 
-@pytest.mark.parametrize("budget", ["params<=30%", "macs<=30%"])
-def test_a_start_without_an_anchor_is_found_where_there_is_one(budget: str) -> None:
-    """Half of the samples connect at the right cost, though not with still fewer edges."""
-    net = build("neural-fabric:width=8,scales=5,filters=4", (3, 16, 16), 10)
-    budgets = parse_all([budget], net)
-    anchor = check(profile(budgets))
-    logits = initial_logits(fast(), budgets, net.graph, anchor)
-    assert float(logits[anchor.gates()].max()) < 1.0
-    distribution = EdgeDistribution(net.graph)
-    with torch.no_grad():
-        distribution.logits.copy_(logits)
-    live = net.graph.live(distribution.sample(1000, generator(4)).gates)
-    assert float(live.any(1).float().mean()) > 0.5
-    assert 0.8 < float(budgets[0].meter.evaluate(live[live.any(1)]).mean()) / budgets[0].maximum < 1.1
-
-
 def test_what_an_edge_adds_is_the_full_cost_without_it() -> None:
     net = mlp()
     budgets = parse_all(["macs<=50%", "params<=25%"], net)

@@ -99,10 +99,8 @@ def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anch
     def anchored(ease: float) -> Tensor:
         return torch.where(anchor.gates(), torch.tensor(ANCHOR_LOGIT), free(ease))
 
-    # how many samples connect falls with the ease, as their cost does: it is judged where the cost is right
-    start = free(_largest(lambda ease: _within(_connected(free(ease), graph), budgets), FREE_START, 100.0))
-    if _affordable(start, budgets, graph):
-        return start
+    if _affordable(free(FREE_START), budgets, graph):
+        return free(_largest(lambda ease: _affordable(free(ease), budgets, graph), FREE_START, 100.0))
     return anchored(_largest(lambda ease: _affordable(anchored(ease), budgets, graph), 1 / 300, 100.0))
 
 
@@ -123,17 +121,11 @@ def _largest(good: Callable[[float], bool], low: float, high: float) -> float:
 
 def _affordable(logits: Tensor, budgets: Sequence[Budget], graph: Graph) -> bool:
     """Whether most samples connect, and those cost on average what the budgets allow."""
-    connected = _connected(logits, graph)
-    return len(connected) > PROBES // 2 and _within(connected, budgets)
-
-
-def _connected(logits: Tensor, graph: Graph) -> Tensor:
     trial = EdgeDistribution(graph)
     with torch.no_grad():
         trial.logits.copy_(logits)
     gates = trial.sample(PROBES, torch.Generator().manual_seed(0)).gates
-    return gates[graph.live(gates).any(1)]
-
-
-def _within(gates: Tensor, budgets: Sequence[Budget]) -> bool:
-    return not len(gates) or all(float(b.meter.evaluate(gates).mean()) <= b.maximum for b in budgets)
+    connected = gates[graph.live(gates).any(1)]
+    return len(connected) > PROBES // 2 and all(
+        float(budget.meter.evaluate(connected).mean()) <= budget.maximum for budget in budgets
+    )
