@@ -166,6 +166,11 @@ def add_data_root(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-root", default=root, required=not root, help="folder of CIFAR-10 or Part Labels")
 
 
+def numbers(text: str) -> list[int]:
+    """`0,1` as a list: the type of an option such as `--seeds`."""
+    return [int(part) for part in text.split(",")]
+
+
 def _commit() -> str:
     """The commit, with a mark if the tree has changes to code."""
     git = ["git", "-C", str(ROOT)]

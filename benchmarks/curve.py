@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks._common import RESULTS, add_data_root, summarise, write_result
+from benchmarks._common import RESULTS, add_data_root, numbers, summarise, write_result
 from benchmarks._opponents import (
     DATA,
     EPOCHS,
@@ -65,11 +65,6 @@ def draw(found: Mapping[str, Any], random: Sequence[Row]) -> None:
     curves = altair.Chart(altair.Data(values=mean)).mark_line(point=True).encode(x=x, y=y, color="curve:N")
     dots = altair.Chart(altair.Data(values=single)).mark_tick(color="gray", size=6).encode(x=x, y=y)
     (dots + curves).properties(width=420, height=300).save(str(RESULTS / "curve.png"), scale_factor=2)
-
-
-def numbers(text: str) -> list[int]:
-    """`0,1` as a list."""
-    return [int(part) for part in text.split(",")]
 
 
 def main() -> None:

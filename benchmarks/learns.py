@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks._common import add_data_root, write_result
+from benchmarks._common import add_data_root, numbers, write_result
 
 SPACE = "resnet-fabric:width=3,channels=8"
 DATA = "cifar10:size=16,limit=30000"
@@ -29,9 +29,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_root(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/learns"))
-    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--seeds", type=numbers, default="0,1,2")
     arguments = parser.parse_args()
-    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    seeds = arguments.seeds
     searches, baselines = [], []
     for seed in seeds:
         common = ["--data", DATA, "--data-root", arguments.data_root, "--epochs", str(EPOCHS), "--seed", str(seed)]

@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks._common import add_data_root, summarise, write_result
+from benchmarks._common import add_data_root, numbers, summarise, write_result
 from benchmarks._opponents import (
     DATA,
     EPOCHS,
@@ -124,7 +124,7 @@ def main() -> None:
     add_data_root(parser)
     parser.add_argument("--recipe", default="fast")
     parser.add_argument("--shares", default="1.0,0.6,0.3")
-    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--seeds", type=numbers, default="0,1,2")
     parser.add_argument("--random", type=int, default=4)
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--out", type=Path, default=Path("sweeps/quality"))
@@ -133,7 +133,7 @@ def main() -> None:
     unknown = sorted(set(parts) - set(PARTS))
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; use {', '.join(PARTS)}")
-    seeds = [int(seed) for seed in given.seeds.split(",")]
+    seeds = given.seeds
     comparison = Comparison(given.recipe, seeds, given.random, given.out, given.data_root)
     hand = mean_points(train_resnets(given.out, given.data_root, [0]), "space")
     budgets, tables = {}, {}

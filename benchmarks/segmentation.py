@@ -18,7 +18,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
-from benchmarks._common import RESULTS, add_data_root, summarise, write_result
+from benchmarks._common import RESULTS, add_data_root, numbers, summarise, write_result
 from budgetnet.data.label_maps import colour
 from budgetnet.pictures import EXAMPLES, picture_file
 
@@ -37,10 +37,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_root(parser)
     parser.add_argument("--runs", type=Path, default=Path("runs/segmentation"))
-    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--seeds", type=numbers, default="0")
     parser.add_argument("--epochs", type=float, default=30)
     arguments = parser.parse_args()
-    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    seeds = arguments.seeds
     common = ["--data", DATA, "--data-root", arguments.data_root, "--epochs", f"{arguments.epochs:g}"]
     common += ["--batch-size", str(BATCH)]
     full, found = [], []

@@ -383,17 +383,12 @@ class Loop:
         return None
 
     def _settler(self) -> Settler:
+        preference = self.policy.distribution.logits.detach().cpu()
+        noise = 0.0
+        if self.recipe.settle != "climb":
+            preference, noise = torch.zeros_like(preference), 1.0
         weights = marginal_costs(self.budgets, self.net.graph).tolist()
-        settler = Settler(
-            self.net.graph,
-            self.budgets,
-            self.policy.distribution.logits.detach().cpu(),
-            weights,
-            self._generator("settle", 1),
-        )
-        if self.recipe.settle == "climb":
-            return settler
-        return replace(settler, preference=torch.zeros_like(settler.preference), noise=1.0)
+        return Settler(self.net.graph, self.budgets, preference, weights, self._generator("settle", 1), noise)
 
     def step_back(self) -> bool:
         """Starts the finish of the next best architecture, after a few of the fallback; False if that was it."""

@@ -89,10 +89,10 @@ class Settler:
 
 
 class _Scored:
-    """The candidates that were scored, each once, and no more of them than may be."""
+    """The candidates that were scored, each once, and how many more may be."""
 
     def __init__(self, score: Score, evaluations: int) -> None:
-        self._score, self._left = score, evaluations
+        self._score, self._allowed = score, evaluations
         self.found: dict[bytes, Candidate] = {}
 
     def __call__(self, gates: Tensor) -> Candidate:
@@ -103,7 +103,7 @@ class _Scored:
 
     @property
     def left(self) -> int:
-        return self._left - len(self.found)
+        return self._allowed - len(self.found)
 
     @property
     def best(self) -> Candidate:
@@ -127,11 +127,14 @@ def settle(
         population.append(scored(settler.fill(gates)))
         if len(scored.found) >= max(1, first):
             break
-    (_evolve if method == "evolution" else _climb)(settler, population, scored)
+    if method == "evolution":
+        _evolve(settler, population, scored)
+    else:
+        _climb(settler, scored)
     return sorted(scored.found.values(), key=_score)
 
 
-def _climb(settler: Settler, population: Sequence[Candidate], scored: _Scored) -> None:
+def _climb(settler: Settler, scored: _Scored) -> None:
     """From the best candidate to a better neighbour, until nothing is left to spend."""
     for _ in range(4 * scored.left):
         if not scored.left:
