@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from budgetnet.costs import macs
 from budgetnet.feeds import laid_out
-from budgetnet.recipes import fast
+from budgetnet.recipes import fast, paper
 from budgetnet.sampling import EdgeDistribution
 from budgetnet.spaces import resnet_fabric
 from budgetnet.supernet import SuperNetwork
@@ -154,18 +154,22 @@ def prepare(net: nn.Module, batch: tuple[Tensor, Tensor], groups: int, optimizer
 
 
 class Sampled:
-    """Random connected architectures whose mean share of the full multiply-adds is near a target, new at every call."""
+    """Architectures as a search draws them, new at every call, whose mean share of the full macs is near a target.
+
+    One that does not connect computes nothing, and counts with a share of zero.
+    """
 
     def __init__(self, net: SuperNetwork, share: float, groups: int, seed: int = 0) -> None:
         self.graph, self.cost, self.groups = net.graph, macs(net), groups
         self.full = self.cost(net.graph.full)
         self.generator = torch.Generator().manual_seed(seed)
+        self.stratified = (fast() if groups < BATCH else paper()).stratified
         self.distribution = EdgeDistribution(net.graph, self._logit(share))
         self.shares: list[float] = []
         """The mean live share of each set that was given."""
 
     def __call__(self) -> Tensor:
-        gates = self._connected(self.distribution, self.groups, self.generator)
+        gates = self.distribution.sample(self.groups, self.generator, stratified=self.stratified).gates
         self.shares.append(self._share(gates))
         return gates
 
@@ -174,14 +178,8 @@ class Sampled:
         return iter([self() for _ in range(count)])
 
     def _share(self, gates: Tensor) -> float:
-        return float(self.cost.evaluate(self.graph.live(gates)).mean()) / self.full
-
-    def _connected(self, distribution: EdgeDistribution, count: int, generator: torch.Generator) -> Tensor:
-        rows = torch.zeros(0, len(self.graph.edges), dtype=torch.bool)
-        while len(rows) < count:
-            gates = distribution.sample(4 * count, generator).gates
-            rows = torch.cat([rows, gates[self.graph.live(gates).any(1)]])
-        return rows[:count]
+        live = self.graph.live(gates)
+        return float((self.cost.evaluate(live) * live.any(1)).mean()) / self.full
 
     def _logit(self, share: float) -> float:
         """One logit for all edges, by bisection."""
@@ -189,6 +187,6 @@ class Sampled:
         for _ in range(20):
             middle = (low + high) / 2
             trial = EdgeDistribution(self.graph, middle)
-            found = self._share(self._connected(trial, CALIBRATION, torch.Generator().manual_seed(1)))
+            found = self._share(trial.sample(CALIBRATION, torch.Generator().manual_seed(1)).gates)
             low, high = (middle, high) if found < share else (low, middle)
         return low

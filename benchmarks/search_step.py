@@ -1,8 +1,8 @@
 """Does the time of a search step follow what was sampled? Its ratio to a step of the full super network, per share.
 
-Random connected architectures of the fabric of width 3 (one logit for all edges, found by bisection), new ones at every
-step; batch 128, one thread. The ratio of a round is divided by the mean live share of multiply-adds of its own sample,
-so 1 is a step whose time is proportional to what it computes. Eight groups, and one architecture per example.
+Architectures of the fabric of width 3 as the default recipe draws eight of them and the paper one per example, new ones
+at every step (one logit for all edges, found by bisection); batch 128, one thread. The ratio of a round is divided by
+the mean live share of multiply-adds of its own sample, so 1 is a step whose time is proportional to what it computes.
 
     python -m benchmarks.search_step [--large 10] [--small 40]
 """

@@ -82,6 +82,27 @@ def test_sampled_frequencies_match_the_enumeration(seed: int) -> None:
     assert chi_squared_p(observed.double(), torch.stack(p) * 20_000) > 1e-3
 
 
+@pytest.mark.parametrize("place", [0, 5])
+def test_each_stratified_architecture_follows_gamma_by_itself(place: int) -> None:
+    gamma = distribution(SKIP, 3)
+    kept, p = zip(*outcomes(SKIP, gamma.probabilities), strict=True)
+    index = {tuple(row): i for i, row in enumerate(rows(SKIP, list(kept)).tolist())}
+    source = generator(place)
+    gates = torch.stack([gamma.sample(8, source, stratified=True).gates[place] for _ in range(4000)]).tolist()
+    observed = torch.bincount(torch.tensor([index[tuple(row)] for row in gates]), minlength=len(index))
+    assert chi_squared_p(observed.double(), torch.stack(p) * 4000) > 1e-3
+
+
+@given(st.integers(0, 2**31), st.integers(2, 20))
+@examples(60)
+def test_stratified_architectures_share_every_edge_out_evenly_among_neighbours(seed: int, n: int) -> None:
+    graph = Graph(Edge(f"e{i}", "x", "y") for i in range(7))
+    gamma = distribution(graph, seed)
+    gates = gamma.sample(n, generator(seed), stratified=True).gates
+    assert bool(((gates.sum(0) - n * gamma.probabilities).abs() < 1).all())
+    assert int((gates != gates.roll(1, 0)).sum(0).max()) <= 2, "kept by neighbours on a ring"
+
+
 def test_the_chi_squared_test_notices_a_sampler_that_forgets_the_connectivity_rule() -> None:
     gamma = distribution(SKIP, 1)
     kept, p = zip(*outcomes(SKIP, gamma.probabilities), strict=True)

@@ -17,6 +17,7 @@ from budgetnet.feasibility import check, profile
 from budgetnet.feeds import make_feed
 from budgetnet.graph import Architecture
 from budgetnet.recipes import CHOICES, PER_EXAMPLE, Recipe, fixed, paper
+from budgetnet.sampling import Draw
 from budgetnet.search import PHASES, Interrupted, Loop
 from budgetnet.supernet import SuperNetwork
 from budgetnet.tasks import Task, cross_entropy
@@ -34,7 +35,9 @@ def test_a_search_goes_through_its_phases_and_records_them() -> None:
     outcome = make_loop(sink=kept).run()
     assert [r.phase for r in kept.records if r.kind == "phase"] == list(PHASES)
     epochs = Counter(r.phase for r in kept.records if r.kind == "epoch")
-    assert epochs == {"warm-up": 1, "search": 2, "finish": 2}
+    racers = sum(r.kind == "racer" for r in kept.records)
+    assert epochs == {"warm-up": 1, "search": 2, "race": racers, "finish": 2}
+    assert 2 <= racers <= 4
     assert sum(r.kind == "candidate" for r in kept.records) >= 1
     search = [r for r in kept.records if r.kind == "epoch" and r.phase == "search"]
     for name in ("loss", "accuracy", "entropy", "cost/macs", "violation/macs", "lambda/macs", "lr", "policy_lr"):
@@ -130,7 +133,7 @@ def test_a_cost_that_depends_on_the_batch_receives_it() -> None:
     assert len(architecture.live()) <= 4
 
 
-@pytest.mark.parametrize("stop", [3, 7, 17, 24])
+@pytest.mark.parametrize("stop", [3, 7, 17, 24, 29, 33, 40])
 def test_a_run_interrupted_after_any_step_goes_on_as_if_nothing_had_been(stop: int) -> None:
     whole, parts = Kept(), Kept()
     expected = make_loop(sink=whole).run()
@@ -178,7 +181,7 @@ def test_a_loss_that_is_no_number_stops_the_run_with_a_sentence(first: int, valu
 
 
 @pytest.mark.parametrize("steps", [1, 5])
-@pytest.mark.parametrize("phase", ["warm-up", "search", "finish"])
+@pytest.mark.parametrize("phase", ["warm-up", "search", "race", "finish"])
 def test_a_diverging_run_leaves_a_checkpoint_from_which_a_lower_rate_goes_on(phase: str, steps: int) -> None:
     """The step before the loss turns bad has already spoiled the weights: they must not be the last good checkpoint."""
     times = {"warmup_epochs": 2.0, "search_epochs": 2.0, "finish_epochs": 2.0}
@@ -201,7 +204,8 @@ def test_a_diverging_run_leaves_a_checkpoint_from_which_a_lower_rate_goes_on(pha
 
 
 def test_the_time_limit_ends_every_phase_and_the_network_is_finished() -> None:
-    recipe = short(warmup_epochs=400, search_epochs=4000, finish_epochs=40_000, settle_evaluations=48)
+    times = {"warmup_epochs": 400, "search_epochs": 4000, "race_epochs": 4000, "finish_epochs": 40_000}
+    recipe = short(settle_evaluations=48, **times)
     loop = make_loop(recipe=recipe, max_time=3.0)
     outcome = loop.run()
     assert loop.elapsed() < 6
@@ -217,11 +221,16 @@ def tiny_paper(**changes: Any) -> Recipe:
 def test_the_paper_recipe_draws_per_example_and_takes_the_mode_without_finish() -> None:
     kept = Kept()
     loop = make_loop(["macs<=90%"], recipe=tiny_paper(), sink=kept)
-    drawn: list[int] = []
+    drawn: list[tuple[int, bool]] = []
     sample = loop.policy.distribution.sample
-    loop.policy.distribution.sample = lambda n, g: drawn.append(n) or sample(n, g)  # type: ignore[func-returns-value,method-assign]
+
+    def observed(n: int, source: torch.Generator, *, stratified: bool) -> Draw:
+        drawn.append((n, stratified))
+        return sample(n, source, stratified=stratified)
+
+    loop.policy.distribution.sample = observed  # type: ignore[method-assign]
     outcome = loop.run()
-    assert set(drawn) == {20}
+    assert set(drawn) == {(20, False)}
     assert loop.recipe.groups == PER_EXAMPLE
     assert {r.phase for r in kept.records if r.kind == "epoch"} == {"warm-up", "search"}
     assert outcome.architecture == loop.policy.distribution.mode().live()

@@ -90,8 +90,7 @@ def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anch
         return flat * (INITIAL_LOGIT if recipe.initial_logit is None else recipe.initial_logit)
     if _affordable(flat, budgets, graph):
         return flat * _largest(lambda a: _affordable(a * flat, budgets, graph), 1.0, INITIAL_LOGIT)
-    weights = marginal_costs(budgets, graph).float()
-    weights = weights / weights.mean().clamp_min(1e-9) + 0.1
+    weights = relative_costs(budgets, graph)
 
     def free(ease: float) -> Tensor:
         return (flat - weights / ease).clamp_min(LEAST_LOGIT)
@@ -109,6 +108,12 @@ def marginal_costs(budgets: Sequence[Budget], graph: Graph) -> Tensor:
     rows = ~torch.eye(len(graph.edges), dtype=torch.bool)
     shares = [(b.meter.full - b.meter.evaluate(rows)).clamp_min(0) / b.maximum for b in budgets]
     return torch.stack(shares).sum(0)
+
+
+def relative_costs(budgets: Sequence[Budget], graph: Graph) -> Tensor:
+    """What each edge adds, over the mean of all of them; a tenth more, so that no edge is nothing."""
+    weights = marginal_costs(budgets, graph).float()
+    return weights / weights.mean().clamp_min(1e-9) + 0.1
 
 
 def _largest(good: Callable[[float], bool], low: float, high: float) -> float:

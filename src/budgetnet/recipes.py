@@ -50,6 +50,8 @@ class Recipe:
     """Γ's rate; None is `policy_travel` over the root of the number of search steps."""
     policy_travel: float = 0.8
     """How far noise alone carries a logit in the whole search, whatever its length."""
+    stratified: bool = True
+    """Share every edge out evenly among the architectures of a batch, each of which still follows Γ by itself."""
     standardise: bool = True
     """Divide the advantages of a batch by their spread, so that Γ's step does not depend on the loss's scale."""
     baseline: str = "leave-one-out"
@@ -64,6 +66,9 @@ class Recipe:
     """Candidates at most; fewer if they would take more than `settle_share` of the finish's compute."""
     settle_share: float = 0.12
     settle_examples: int = 1024
+    race: int = 1
+    """Candidates of settle that are trained for `race_epochs` each; the one that then does best is finished."""
+    race_epochs: float = 0.0
 
     def __post_init__(self) -> None:
         for field, choices in CHOICES.items():
@@ -75,6 +80,11 @@ class Recipe:
         """Whether the result is settled and finished; the paper takes Γ's mode as it is."""
         return self.settle_evaluations > 0
 
+    @property
+    def races(self) -> bool:
+        """Whether candidates of settle compete before one of them is finished."""
+        return self.settles and self.race > 1 and self.race_epochs > 0
+
     def policy_rate(self, steps: int) -> float:
         """Γ's rate in a search of so many steps; it does not follow θ's."""
         return self.policy_travel / math.sqrt(steps) if self.policy_lr is None else self.policy_lr
@@ -82,7 +92,14 @@ class Recipe:
 
 def fast(epochs: float = 16) -> Recipe:
     """The default: sampled warm-up, policy gradient, settle, and `epochs` of finish for the chosen architecture."""
-    return Recipe("fast", warmup_epochs=epochs / 16, search_epochs=epochs * 6 / 16, finish_epochs=epochs)
+    return Recipe(
+        "fast",
+        warmup_epochs=epochs / 16,
+        search_epochs=epochs * 6 / 16,
+        finish_epochs=epochs,
+        race=4,
+        race_epochs=epochs / 16,
+    )
 
 
 def paper(epochs: float = 300, task: str = "classification") -> Recipe:
@@ -103,6 +120,7 @@ def paper(epochs: float = 300, task: str = "classification") -> Recipe:
         warmup="full",
         initial_logit=3.0,
         policy_lr=1e-3,
+        stratified=False,
         standardise=False,
         baseline="batch-mean",
         adaptive=False,

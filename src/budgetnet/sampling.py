@@ -35,12 +35,18 @@ class EdgeDistribution(nn.Module):
         """p of each edge."""
         return torch.sigmoid(self.logits.detach())
 
-    def sample(self, n: int, generator: torch.Generator | None = None) -> Draw:
+    def sample(self, n: int, generator: torch.Generator | None = None, *, stratified: bool = False) -> Draw:
         """Draws n architectures. Edges whose source the input does not reach are not drawn: 0, and no part of log_prob.
 
         The input reaches a node in topological order exactly if it does so over all the edges that were switched on.
+
+        Each architecture follows Γ by itself. If they are `stratified` they share one uniform number an edge, shifted
+        by 1/n from each to the next: n·p of them keep an edge, rounded up or down, and they are neighbours on a ring.
         """
-        switched = torch.rand((n, len(self.graph.edges)), generator=generator) < self.probabilities.cpu()
+        uniform = torch.rand((1 if stratified else n, len(self.graph.edges)), generator=generator)
+        if stratified:
+            uniform = (uniform + torch.arange(n)[:, None] / n) % 1
+        switched = uniform < self.probabilities.cpu()
         drawn = self.graph.reached(switched)[:, self.graph.sources]
         gates = switched & drawn
         return Draw(gates, self.log_prob(gates))

@@ -1,4 +1,4 @@
-"""The one training loop: warm-up → search → settle → finish. A fixed architecture is trained by finish alone."""
+"""The one training loop: warm-up → search → settle → race → finish. A fixed architecture is trained by finish alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from budgetnet.evaluation import RECALIBRATION_BATCHES, evaluate, recalibrate
 from budgetnet.extract import extract
 from budgetnet.feeds import Batch, Feed
 from budgetnet.graph import Architecture
-from budgetnet.policy import Policy, initial_logits, marginal_costs
+from budgetnet.policy import Policy, initial_logits, marginal_costs, relative_costs
+from budgetnet.race import Race, field_of
 from budgetnet.recipes import PER_EXAMPLE, Recipe, learning_rate
 from budgetnet.records import Record, Sink, Tally
 from budgetnet.sampling import Draw, EdgeDistribution
@@ -29,7 +30,7 @@ from budgetnet.stopwatch import OFF, Untimed, timed
 from budgetnet.supernet import SuperNetwork, call
 from budgetnet.tasks import Task
 
-PHASES = ("warm-up", "search", "settle", "finish")
+PHASES = ("warm-up", "search", "settle", "race", "finish")
 LOOK = 1000
 """Validation examples of the look after each epoch; the result is judged on all of them."""
 STEP_RECORDS = 20
@@ -46,7 +47,7 @@ TRIMS = 4
 DIVERGED = 1e8
 """A weight of this size is beyond saving."""
 
-TIME_SHARES = {"warm-up": 0.08, "search": 0.3, "settle": 0.38, "finish": 0.92}
+TIME_SHARES = {"warm-up": 0.06, "search": 0.22, "settle": 0.28, "race": 0.4, "finish": 0.92}
 """With a time limit: the share of it by which each phase ends. The rest is for the final evaluation and export."""
 
 
@@ -104,6 +105,7 @@ class Loop:
         self.phase, self.step = (len(PHASES) - 1, 0) if self.fixed else (0, 0)
         self.module: nn.Module = self.net
         self.architecture: Architecture | None = None
+        self.race = Race([])
         self.runners_up: list[Architecture] = []
         self.steps_back = 0
         self.archive: list[Evaluated] = []
@@ -124,8 +126,10 @@ class Loop:
                     self._settle()
                 elif self.architecture is None:
                     self.begin_finish(self.policy.distribution.mode().live())
+            elif name == "race":
+                self._race()
             elif self.total_steps(name):
-                self._train(name)
+                self._train(name, self.total_steps(name))
             self._next_phase()
         assert self.architecture is not None
         assert isinstance(self.module, fx.GraphModule)
@@ -161,41 +165,68 @@ class Loop:
         self.checkpoint()
 
     def total_steps(self, phase: str) -> int:
-        """Steps of a training phase; 0 if the recipe leaves it out."""
+        """Steps of a training phase, or of one racer; 0 if the recipe leaves it out."""
         recipe = self.recipe
-        epochs = {"warm-up": recipe.warmup_epochs, "search": recipe.search_epochs, "finish": recipe.finish_epochs}[
-            phase
-        ]
+        epochs = {
+            "warm-up": recipe.warmup_epochs,
+            "search": recipe.search_epochs,
+            "race": recipe.race_epochs if recipe.races else 0.0,
+            "finish": recipe.finish_epochs,
+        }[phase]
         return max(1, round(epochs * self.train.steps)) if epochs else 0
 
-    def _train(self, phase: str) -> None:
-        total = self.total_steps(phase)
+    def _train(self, phase: str, total: int, start: int = 0) -> None:
+        """The steps of a phase; or those of one racer, which begin at `start`."""
         if self.step == 0:
-            self._record("phase", {"epochs": total / self.train.steps, "steps": total})
-        while self._progress(phase, total) < 1:
-            for batch in self.watch.each("data", self._batches(phase)):
+            steps = total * (len(self.race.racers) if phase == "race" else 1)
+            self._record("phase", {"epochs": steps / self.train.steps, "steps": steps})
+        while self._progress(phase, total, start) < 1:
+            for batch in self.watch.each("data", self._batches(phase, start)):
                 clock = time.monotonic()
-                values = self.train_step(phase, batch, self._progress(phase, total))
+                values = self.train_step(phase, batch, self._progress(phase, total, start))
                 self.step += 1
-                done = self._progress(phase, total) >= 1
+                done = self._progress(phase, total, start) >= 1
                 self._after_step(values, len(batch[0]), done)
                 self.seconds[phase] += time.monotonic() - clock
                 self._maybe_save()
                 if done:
                     break
 
-    def _progress(self, phase: str, total: int) -> float:
+    def _race(self) -> None:
+        """Trains the racers on the same batches, from the shared weights; the one that does best goes on to finish."""
+        race, total = self.race, self.total_steps("race")
+        while not race.over:
+            start = race.place * total
+            if self.step == start:
+                self.begin_finish(self.net.graph.architecture(race.racers[race.place]))
+            self._train("race", total, start)
+            loss, metric = evaluate(self.module, self.task, self.validation.evaluation())
+            race.finish(loss, self.module.state_dict())
+            self.step = start + total
+            self._record("racer", {"validation_loss": loss, "validation_accuracy": metric})
+            self.checkpoint()
+        if race.best is not None:
+            winner, *others = (self.net.graph.architecture(gates) for gates in race.ranked())
+            self.begin_finish(winner)
+            self.module.load_state_dict(race.best)
+            self._set_aside(list(dict.fromkeys([*others, *self.runners_up])))
+            self.race = Race([])
+
+    def _progress(self, phase: str, total: int, start: int = 0) -> float:
         """The share of a phase that is done: by steps or, under a time limit, by the clock if that is further."""
-        by_steps = self.step / total
+        by_steps = (self.step - start) / total
         deadline = self.max_time * TIME_SHARES[phase]
-        if math.isinf(deadline) or self.step == 0:
+        if math.isinf(deadline) or self.step == start:
             return by_steps
         begun = self.elapsed() - self.seconds[phase]
-        return max(by_steps, self.seconds[phase] / max(deadline - begun, 1e-3))
+        by_clock = self.seconds[phase] / max(deadline - begun, 1e-3)
+        if phase == "race":
+            by_clock = by_clock * len(self.race.racers) - self.race.place
+        return max(by_steps, by_clock)
 
-    def _batches(self, phase: str) -> Iterator[Batch]:
-        epoch, start = divmod(self.step, self.train.steps)
-        return self.train.training(PHASES.index(phase) * 100_000 + epoch, start)
+    def _batches(self, phase: str, start: int) -> Iterator[Batch]:
+        epoch, begun = divmod(self.step - start, self.train.steps)
+        return self.train.training(PHASES.index(phase) * 100_000 + epoch, begun)
 
     def train_step(self, phase: str, batch: Batch, progress: float) -> dict[str, float]:
         """One step of θ and, in the search phase, of Γ and the multipliers; returns what is worth recording."""
@@ -231,8 +262,8 @@ class Loop:
             self.optimizer.step()
 
     def _learning_rate(self, phase: str, progress: float) -> float:
-        """One cycle for warm-up and search together and one for finish; the paper's schedule runs over everything."""
-        if phase == "finish":
+        """One cycle for warm-up and search together and one for a network alone; the paper's runs over everything."""
+        if phase in ("race", "finish"):
             return learning_rate(self.recipe, progress, self.recipe.finish_rise)
         parts = (self.recipe.warmup_epochs, self.recipe.search_epochs)
         done = parts[0] * progress if phase == "warm-up" else parts[0] + parts[1] * progress
@@ -240,13 +271,14 @@ class Loop:
 
     @timed("sampling and plan")
     def _draw(self, phase: str, batch: int) -> Draw | None:
-        """The gates of a step: none in finish, all of them in the paper's warm-up, otherwise a sample of Γ."""
-        if phase == "finish":
+        """The gates of a step: none for a network alone, all of them in the paper's warm-up, else a sample of Γ."""
+        if phase in ("race", "finish"):
             return None
         if phase == "warm-up" and self.recipe.warmup == "full":
             return Draw(torch.ones(1, len(self.net.graph.edges), dtype=torch.bool), torch.zeros(1))
         groups = batch if self.recipe.groups == PER_EXAMPLE else min(self.recipe.groups, batch)
-        draw = self.policy.distribution.sample(groups, self._generator(phase, self.step))
+        generator = self._generator(phase, self.step)
+        draw = self.policy.distribution.sample(groups, generator, stratified=self.recipe.stratified)
         if self.watch.running:
             self.net.plan(draw.gates, batch)  # remembered: the forward pass will not have to make it
         return draw
@@ -282,7 +314,7 @@ class Loop:
     def _look(self) -> dict[str, Any]:
         """What is worth knowing after an epoch, on validation data where an architecture stands for the phase."""
         phase = PHASES[self.phase]
-        if phase == "finish":
+        if phase in ("race", "finish"):
             loss, metric = evaluate(self.module, self.task, self.validation.evaluation(LOOK))
             return {"validation_loss": loss, "validation_accuracy": metric}
         seen = self._distribution()
@@ -334,9 +366,24 @@ class Loop:
                 raise Interrupted
             return entry.loss
 
-        ranked = settle(self._settler(), starts, self.fallback.gates(), score, evaluations, self.recipe.settle)
-        self._choose([self.net.graph.architecture(candidate.gates) for candidate in ranked])
+        found = settle(self._settler(), starts, self.fallback.gates(), score, evaluations, self.recipe.settle)
+        ranked = [self.net.graph.architecture(candidate.gates) for candidate in found]
+        self.race = self._line_up(ranked)
+        if self.race.over:
+            self._choose(ranked)
+        else:
+            self.runners_up = ranked
         self.seconds["settle"] += time.monotonic() - clock
+
+    def _line_up(self, ranked: Sequence[Architecture]) -> Race:
+        """The race of the best candidates that hold every budget by evidence; of nobody if there is no choice."""
+        if not self.recipe.races:
+            return Race([])
+        weights = relative_costs(self.budgets, self.net.graph)
+        best = field_of([architecture.live().gates() for architecture in ranked], weights, self.recipe.race)
+        racers = [self._trimmed(self.net.graph.architecture(gates)) for gates in best]
+        holding = {architecture: architecture.gates() for architecture in racers if architecture is not None}
+        return Race(list(holding.values()) if len(holding) > 1 else [])
 
     def _starts(self, count: int) -> list[Tensor]:
         """Where settle begins: Γ's mode, the best of the archive and samples; without Γ, samples of its start."""
@@ -362,9 +409,14 @@ class Loop:
         candidates = ((place, self._trimmed(architecture)) for place, architecture in enumerate(ranked))
         place, chosen = next(((p, a) for p, a in candidates if a is not None), (len(ranked), self.fallback.live()))
         self.begin_finish(chosen)
-        self.runners_up = list(ranked[place + 1 :])
-        costs = {f"cost/{b.name}": float(b.meter.evaluate(chosen.gates()[None])[0]) for b in self.budgets}
-        self._record("chosen", costs)
+        self._set_aside(ranked[place + 1 :])
+
+    def _set_aside(self, others: Sequence[Architecture]) -> None:
+        """The choice is made; the others come next, should its measurement fail."""
+        assert self.architecture is not None
+        self.runners_up = [other for other in others if other != self.architecture]
+        gates = self.architecture.gates()[None]
+        self._record("chosen", {f"cost/{b.name}": float(b.meter.evaluate(gates)[0]) for b in self.budgets})
 
     def _can_step_back(self) -> bool:
         return self.architecture not in (None, self.fallback.live())
@@ -439,10 +491,11 @@ class Loop:
             "seconds": dict(self.seconds),
             "elapsed": self.elapsed(),
             "weights": dict(self.module.state_dict()),
-            "supernet": dict(self.net.state_dict()) if self._can_step_back() else None,
+            "supernet": dict(self.net.state_dict()) if self._can_step_back() or not self.race.over else None,
             "optimizer": self.optimizer.state_dict(),
             "policy": self.policy.state(),
             "architecture": None if self.architecture is None else self.architecture.gates(),
+            "race": self.race.state(),
             "runners_up": [architecture.gates() for architecture in self.runners_up],
             "steps_back": self.steps_back,
             "archive": [vars(entry) for entry in self.archive],
@@ -463,6 +516,7 @@ class Loop:
         self.module.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.policy.load_state(state["policy"])
+        self.race = Race(**state["race"])
         self.runners_up = [graph.architecture(gates) for gates in state["runners_up"]]
         self.steps_back = state["steps_back"]
         self.archive = [Evaluated(**entry) for entry in state["archive"]]
@@ -476,8 +530,8 @@ class Loop:
 def estimate(loop: Loop, count: int = 3) -> float:
     """Seconds of a whole run, from a few timed steps of each phase. The loop is used up by it."""
     total = 0.0
-    for phase in filter(loop.total_steps, ("warm-up", "search", "finish")):
-        if phase == "finish" and not loop.fixed:
+    for phase in filter(loop.total_steps, ("warm-up", "search", "race", "finish")):
+        if phase in ("race", "finish") and not loop.fixed:
             gates = loop.policy.distribution.sample(16, torch.Generator().manual_seed(0)).gates
             connected = gates[loop.net.graph.live(gates).any(1)]
             loop.begin_finish(loop.net.graph.architecture(connected[0]) if len(connected) else loop.fallback)
@@ -486,5 +540,5 @@ def estimate(loop: Loop, count: int = 3) -> float:
             clock = time.monotonic()
             loop.train_step(phase, batch, 0.5)
             times.append(time.monotonic() - clock)
-        total += loop.total_steps(phase) * min(times)
+        total += loop.total_steps(phase) * min(times) * (loop.recipe.race if phase == "race" else 1)
     return total * (1 + loop.recipe.settle_share)
