@@ -113,7 +113,9 @@ def test_every_racer_starts_from_the_shared_weights_and_the_best_one_is_finished
 
 def test_a_run_goes_on_from_each_of_its_checkpoints_to_the_same_network() -> None:
     loop, saved = raced()
-    assert sum(state["phase"] == PHASES.index("race") for state in saved) >= 5, "with those between training and judging"
+    assert sum(state["phase"] == PHASES.index("race") for state in saved) >= 5, (
+        "also between training and judging"
+    )
     for state in saved:
         again = make_loop(recipe=loop.recipe)
         again.load_state(copy.deepcopy(state))

@@ -19,7 +19,7 @@ def test_the_paper_recipe_is_the_papers() -> None:
     assert (recipe.warmup, recipe.initial_logit, recipe.policy_lr) == ("full", 3.0, 1e-3)
     assert (recipe.baseline, recipe.standardise, recipe.adaptive, recipe.anneal) == ("batch-mean", False, False, 0.0)
     assert not recipe.settles
-    assert not recipe.stratified
+    assert (recipe.stratified, recipe.connected) == (False, False)
     assert recipe.policy_rate(10) == recipe.policy_rate(100_000) == 1e-3
 
 

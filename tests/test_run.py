@@ -205,7 +205,7 @@ def test_python_takes_data_of_every_kind(tmp_path: Path, source: str) -> None:
     assert not result.model.training
     assert result.model(vectors(4)[0]).shape == (4, 3)
     assert result.summary["test_accuracy"] is not None
-    assert set(result.summary["phases"]) == {"warm-up", "search", "settle", "finish"}
+    assert set(result.summary["phases"]) == {"warm-up", "search", "settle", "race", "finish"}
 
 
 def test_python_takes_a_loss_that_returns_one_mean_and_costs_as_functions(tmp_path: Path) -> None:

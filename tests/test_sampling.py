@@ -93,6 +93,42 @@ def test_each_stratified_architecture_follows_gamma_by_itself(place: int) -> Non
     assert chi_squared_p(observed.double(), torch.stack(p) * 4000) > 1e-3
 
 
+@pytest.mark.parametrize("stratified", [True, False])
+def test_architectures_that_are_to_connect_follow_gamma_given_that_they_do(stratified: bool) -> None:
+    gamma = distribution(SKIP, 3)
+    every = [(kept, p) for kept, p in outcomes(SKIP, gamma.probabilities) if SKIP.live(rows(SKIP, [kept])).any()]
+    index = {tuple(rows(SKIP, [kept])[0].tolist()): i for i, (kept, _) in enumerate(every)}
+    p = torch.stack([p for _, p in every])
+    assert float(p.sum()) < 0.8, "many do not connect"
+    source = generator(8)
+    draws = [gamma.sample(8, source, stratified=stratified, connected=True) for _ in range(4000)]
+    observed = torch.bincount(torch.tensor([index[tuple(d.gates[3].tolist())] for d in draws]), minlength=len(index))
+    assert chi_squared_p(observed.double(), p / p.sum() * 4000) > 1e-3
+    torch.testing.assert_close(draws[0].log_prob, gamma.log_prob(draws[0].gates))
+
+
+def test_a_distribution_that_hardly_ever_connects_is_given_up_on() -> None:
+    gamma = EdgeDistribution(SKIP, initial=-40.0)
+    assert not gamma.sample(8, generator(0), connected=True).gates.any()
+
+
+def test_with_advantages_that_sum_to_zero_the_gradient_is_that_of_what_connects() -> None:
+    """By enumeration over pairs of connected architectures: it is the gradient of E[D | connected]."""
+    gamma = distribution(SKIP, 4)
+    kept, p = zip(*outcomes(SKIP, torch.sigmoid(gamma.logits)), strict=True)
+    connected = SKIP.live(rows(SKIP, list(kept))).any(1)
+    joint = torch.stack(p)[connected]
+    given_connected = joint / joint.sum()
+    objective = torch.randn(len(joint), generator=generator(1), dtype=torch.float64)
+    (truth,) = torch.autograd.grad((given_connected * objective).sum(), gamma.logits, retain_graph=True)
+    log_prob = gamma.log_prob(rows(SKIP, [k for k, c in zip(kept, connected.tolist(), strict=True) if c]))
+    weight = (given_connected[:, None] * given_connected[None]).detach()
+    advantage = objective[:, None] - objective[None]  # leave-one-out of two: each is the other's baseline
+    loss = (weight * advantage * (log_prob[:, None] - log_prob[None])).sum() / 2
+    (score,) = torch.autograd.grad(loss, gamma.logits)
+    torch.testing.assert_close(score, truth)
+
+
 @given(st.integers(0, 2**31), st.integers(2, 20))
 @examples(60)
 def test_stratified_architectures_share_every_edge_out_evenly_among_neighbours(seed: int, n: int) -> None:

@@ -221,16 +221,16 @@ def tiny_paper(**changes: Any) -> Recipe:
 def test_the_paper_recipe_draws_per_example_and_takes_the_mode_without_finish() -> None:
     kept = Kept()
     loop = make_loop(["macs<=90%"], recipe=tiny_paper(), sink=kept)
-    drawn: list[tuple[int, bool]] = []
+    drawn: list[tuple[int, dict[str, bool]]] = []
     sample = loop.policy.distribution.sample
 
-    def observed(n: int, source: torch.Generator, *, stratified: bool) -> Draw:
-        drawn.append((n, stratified))
-        return sample(n, source, stratified=stratified)
+    def observed(n: int, source: torch.Generator, **how: bool) -> Draw:
+        drawn.append((n, how))
+        return sample(n, source, **how)
 
     loop.policy.distribution.sample = observed  # type: ignore[method-assign]
     outcome = loop.run()
-    assert set(drawn) == {(20, False)}
+    assert all(one == (20, {"stratified": False, "connected": False}) for one in drawn)
     assert loop.recipe.groups == PER_EXAMPLE
     assert {r.phase for r in kept.records if r.kind == "epoch"} == {"warm-up", "search"}
     assert outcome.architecture == loop.policy.distribution.mode().live()

@@ -52,6 +52,8 @@ class Recipe:
     """How far noise alone carries a logit in the whole search, whatever its length."""
     stratified: bool = True
     """Share every edge out evenly among the architectures of a batch, each of which still follows Γ by itself."""
+    connected: bool = True
+    """Draw again what does not reach the output: Γ is then learned given that a network connects."""
     standardise: bool = True
     """Divide the advantages of a batch by their spread, so that Γ's step does not depend on the loss's scale."""
     baseline: str = "leave-one-out"
@@ -121,6 +123,7 @@ def paper(epochs: float = 300, task: str = "classification") -> Recipe:
         initial_logit=3.0,
         policy_lr=1e-3,
         stratified=False,
+        connected=False,
         standardise=False,
         baseline="batch-mean",
         adaptive=False,

@@ -13,6 +13,8 @@ from budgetnet.graph import Architecture, Graph
 
 INITIAL_LOGIT = 3.0
 """The paper's start: p ≈ 0.95."""
+TRIES = 16
+"""Draws of an architecture that is to be connected."""
 
 
 class Draw(NamedTuple):
@@ -35,21 +37,38 @@ class EdgeDistribution(nn.Module):
         """p of each edge."""
         return torch.sigmoid(self.logits.detach())
 
-    def sample(self, n: int, generator: torch.Generator | None = None, *, stratified: bool = False) -> Draw:
+    def sample(
+        self,
+        n: int,
+        generator: torch.Generator | None = None,
+        *,
+        stratified: bool = False,
+        connected: bool = False,
+    ) -> Draw:
         """Draws n architectures. Edges whose source the input does not reach are not drawn: 0, and no part of log_prob.
-
-        The input reaches a node in topological order exactly if it does so over all the edges that were switched on.
 
         Each architecture follows Γ by itself. If they are `stratified` they share one uniform number an edge, shifted
         by 1/n from each to the next: n·p of them keep an edge, rounded up or down, and they are neighbours on a ring.
+
+        If they are to be `connected`, those that do not reach the sink are drawn again, as often as is reasonable: they
+        follow Γ given that they connect. `log_prob` is Γ's all the same; the difference is the same for all of them,
+        and advantages that sum to zero do not see it.
         """
+        gates = self._draw(n, generator, stratified)
+        for _ in range(TRIES if connected else 0):
+            lost = ~self.graph.live(gates).any(1)
+            if not lost.any():
+                break
+            gates[lost] = self._draw(int(lost.sum()), generator, stratified=False)
+        return Draw(gates, self.log_prob(gates))
+
+    def _draw(self, n: int, generator: torch.Generator | None, stratified: bool) -> Tensor:
+        """The input reaches a node in topological order exactly if it does so over all edges that were switched on."""
         uniform = torch.rand((1 if stratified else n, len(self.graph.edges)), generator=generator)
         if stratified:
             uniform = (uniform + torch.arange(n)[:, None] / n) % 1
         switched = uniform < self.probabilities.cpu()
-        drawn = self.graph.reached(switched)[:, self.graph.sources]
-        gates = switched & drawn
-        return Draw(gates, self.log_prob(gates))
+        return switched & self.graph.reached(switched)[:, self.graph.sources]
 
     def log_prob(self, gates: Tensor) -> Tensor:
         """log P(H | Γ) of gates (n × edges) that can be drawn."""

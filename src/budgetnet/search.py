@@ -278,7 +278,9 @@ class Loop:
             return Draw(torch.ones(1, len(self.net.graph.edges), dtype=torch.bool), torch.zeros(1))
         groups = batch if self.recipe.groups == PER_EXAMPLE else min(self.recipe.groups, batch)
         generator = self._generator(phase, self.step)
-        draw = self.policy.distribution.sample(groups, generator, stratified=self.recipe.stratified)
+        draw = self.policy.distribution.sample(
+            groups, generator, stratified=self.recipe.stratified, connected=self.recipe.connected
+        )
         if self.watch.running:
             self.net.plan(draw.gates, batch)  # remembered: the forward pass will not have to make it
         return draw

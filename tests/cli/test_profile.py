@@ -17,6 +17,7 @@ PARTS = {
         *("checkpoint", "evaluation"),
     },
     "settle": {"evaluation", "records", "checkpoint"},
+    "race": {"data", "forward", "backward", "optimizer", "records", "checkpoint", "evaluation"},
     "finish": {"data", "forward", "backward", "optimizer", "records", "checkpoint", "evaluation"},
 }
 
