@@ -113,9 +113,7 @@ def test_every_racer_starts_from_the_shared_weights_and_the_best_one_is_finished
 
 def test_a_run_goes_on_from_each_of_its_checkpoints_to_the_same_network() -> None:
     loop, saved = raced()
-    assert sum(state["phase"] == PHASES.index("race") for state in saved) >= 5, (
-        "also between training and judging"
-    )
+    assert sum(state["phase"] == PHASES.index("race") for state in saved) >= 5, "also between training and judging"
     for state in saved:
         again = make_loop(recipe=loop.recipe)
         again.load_state(copy.deepcopy(state))
@@ -139,3 +137,5 @@ def test_only_a_recipe_that_settles_races() -> None:
     assert not paper().races
     assert not fixed(fast()).races
     assert math.isclose(fast(32).race_epochs, 2 * fast(16).race_epochs)
+    assert (paper().epochs, fixed(fast(9)).epochs) == (300, 9)
+    assert fast(16).epochs == pytest.approx(0.5 + 2.5 + 4 * 0.75 + 16)

@@ -87,6 +87,12 @@ class Recipe:
         """Whether candidates of settle compete before one of them is finished."""
         return self.settles and self.race > 1 and self.race_epochs > 0
 
+    @property
+    def epochs(self) -> float:
+        """Of all phases together."""
+        race = self.race * self.race_epochs if self.races else 0.0
+        return self.warmup_epochs + self.search_epochs + race + self.finish_epochs
+
     def policy_rate(self, steps: int) -> float:
         """Γ's rate in a search of so many steps; it does not follow θ's."""
         return self.policy_travel / math.sqrt(steps) if self.policy_lr is None else self.policy_lr
@@ -96,11 +102,11 @@ def fast(epochs: float = 16) -> Recipe:
     """The default: sampled warm-up, policy gradient, settle, and `epochs` of finish for the chosen architecture."""
     return Recipe(
         "fast",
-        warmup_epochs=epochs / 16,
-        search_epochs=epochs * 6 / 16,
-        finish_epochs=epochs,
+        warmup_epochs=epochs * 0.5 / 16,
+        search_epochs=epochs * 2.5 / 16,
         race=4,
-        race_epochs=epochs / 16,
+        race_epochs=epochs * 0.75 / 16,
+        finish_epochs=epochs,
     )
 
 

@@ -47,7 +47,7 @@ TRIMS = 4
 DIVERGED = 1e8
 """A weight of this size is beyond saving."""
 
-TIME_SHARES = {"warm-up": 0.06, "search": 0.22, "settle": 0.28, "race": 0.4, "finish": 0.92}
+TIME_SHARES = {"warm-up": 0.04, "search": 0.2, "settle": 0.26, "race": 0.36, "finish": 0.92}
 """With a time limit: the share of it by which each phase ends. The rest is for the final evaluation and export."""
 
 
@@ -175,17 +175,22 @@ class Loop:
         }[phase]
         return max(1, round(epochs * self.train.steps)) if epochs else 0
 
-    def _train(self, phase: str, total: int, start: int = 0) -> None:
-        """The steps of a phase; or those of one racer, which begin at `start`."""
+    @property
+    def _done(self) -> int:
+        """Steps of this phase so far; in the race, of the racer whose turn it is."""
+        return self.step - self.race.place * self.total_steps("race") if PHASES[self.phase] == "race" else self.step
+
+    def _train(self, phase: str, total: int) -> None:
+        """The steps of a phase, or those of one racer."""
         if self.step == 0:
             steps = total * (len(self.race.racers) if phase == "race" else 1)
             self._record("phase", {"epochs": steps / self.train.steps, "steps": steps})
-        while self._progress(phase, total, start) < 1:
-            for batch in self.watch.each("data", self._batches(phase, start)):
+        while self._progress(phase, total) < 1:
+            for batch in self.watch.each("data", self._batches(phase)):
                 clock = time.monotonic()
-                values = self.train_step(phase, batch, self._progress(phase, total, start))
+                values = self.train_step(phase, batch, self._progress(phase, total))
                 self.step += 1
-                done = self._progress(phase, total, start) >= 1
+                done = self._progress(phase, total) >= 1
                 self._after_step(values, len(batch[0]), done)
                 self.seconds[phase] += time.monotonic() - clock
                 self._maybe_save()
@@ -196,13 +201,12 @@ class Loop:
         """Trains the racers on the same batches, from the shared weights; the one that does best goes on to finish."""
         race, total = self.race, self.total_steps("race")
         while not race.over:
-            start = race.place * total
-            if self.step == start:
+            if self._done == 0:
                 self.begin_finish(self.net.graph.architecture(race.racers[race.place]))
-            self._train("race", total, start)
+            self._train("race", total)
             loss, metric = evaluate(self.module, self.task, self.validation.evaluation())
             race.finish(loss, self.module.state_dict())
-            self.step = start + total
+            self.step = race.place * total
             self._record("racer", {"validation_loss": loss, "validation_accuracy": metric})
             self.checkpoint()
         if race.best is not None:
@@ -212,11 +216,11 @@ class Loop:
             self._set_aside(list(dict.fromkeys([*others, *self.runners_up])))
             self.race = Race([])
 
-    def _progress(self, phase: str, total: int, start: int = 0) -> float:
+    def _progress(self, phase: str, total: int) -> float:
         """The share of a phase that is done: by steps or, under a time limit, by the clock if that is further."""
-        by_steps = (self.step - start) / total
+        by_steps = self._done / total
         deadline = self.max_time * TIME_SHARES[phase]
-        if math.isinf(deadline) or self.step == start:
+        if math.isinf(deadline) or by_steps == 0:
             return by_steps
         begun = self.elapsed() - self.seconds[phase]
         by_clock = self.seconds[phase] / max(deadline - begun, 1e-3)
@@ -224,9 +228,9 @@ class Loop:
             by_clock = by_clock * len(self.race.racers) - self.race.place
         return max(by_steps, by_clock)
 
-    def _batches(self, phase: str, start: int) -> Iterator[Batch]:
-        epoch, begun = divmod(self.step - start, self.train.steps)
-        return self.train.training(PHASES.index(phase) * 100_000 + epoch, begun)
+    def _batches(self, phase: str) -> Iterator[Batch]:
+        epoch, start = divmod(self._done, self.train.steps)
+        return self.train.training(PHASES.index(phase) * 100_000 + epoch, start)
 
     def train_step(self, phase: str, batch: Batch, progress: float) -> dict[str, float]:
         """One step of θ and, in the search phase, of Γ and the multipliers; returns what is worth recording."""
@@ -295,7 +299,7 @@ class Loop:
         every = max(1, self.train.steps // STEP_RECORDS)
         if self.step % every == 0:
             self._record("step", {**self.interval.take(), **self._snapshot(every)})
-        if self.step % self.train.steps == 0 or last:
+        if self._done % self.train.steps == 0 or last:
             self._record("epoch", {**self.epoch_tally.take(), **self._look()})
             self.checkpoint()
 

@@ -150,7 +150,6 @@ def _dry_run(plan: Plan, models: dict[str, str], as_json: bool) -> int:
 
 def _cells(model: str, config: Config) -> list[str]:
     recipe = config.make_recipe("segmentation" if config.data.startswith("lfw-parts") else "classification")
-    epochs = recipe.warmup_epochs + recipe.search_epochs + recipe.finish_epochs
     what = ", ".join(config.budgets) if config.architecture is None else config.architecture
     weight = "" if config.architecture is not None else f"{recipe.penalty:g}" + " and adapted" * recipe.adaptive
-    return [model, config.space, what, config.data, recipe.name, f"{epochs:g}", weight, str(config.seed)]
+    return [model, config.space, what, config.data, recipe.name, f"{recipe.epochs:g}", weight, str(config.seed)]

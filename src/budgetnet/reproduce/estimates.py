@@ -50,7 +50,8 @@ def _work(config: Config, chosen: Setting) -> float:
     share = _share(config, chosen)
     warmup = 1.0 if recipe.warmup == "full" else share
     middle = share if recipe.initial_logit is None else (1 + share) / 2
-    epochs = recipe.warmup_epochs * warmup + recipe.search_epochs * middle + recipe.finish_epochs * share
+    alone = recipe.epochs - recipe.warmup_epochs - recipe.search_epochs
+    epochs = recipe.warmup_epochs * warmup + recipe.search_epochs * middle + alone * share
     return epochs * chosen.images * full
 
 
