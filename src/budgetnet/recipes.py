@@ -48,8 +48,9 @@ class Recipe:
     """Γ's start; None finds the value at which a sample costs what the budgets allow."""
     policy_lr: float | None = None
     """Γ's rate; None is `policy_travel` over the root of the number of search steps."""
-    policy_travel: float = 0.8
-    """How far noise alone carries a logit in the whole search, whatever its length."""
+    policy_travel: float = 0.05
+    """How far noise alone carries a logit in the whole search, whatever its length; little, so that every edge keeps
+    its share of the training: one that loses it looks useless on shared weights, whatever it is worth."""
     stratified: bool = True
     """Share every edge out evenly among the architectures of a batch, each of which still follows Γ by itself."""
     connected: bool = True
