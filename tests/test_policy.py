@@ -173,6 +173,16 @@ def test_no_edge_starts_out_of_reach_however_dear_it_is(budget: str) -> None:
     assert bool(distribution.sample(2000, generator(3)).gates.any(0).all())
 
 
+@pytest.mark.parametrize("budget", ["macs<=30%", "params<=30%"])
+def test_no_path_of_a_neural_fabric_is_favoured_where_most_samples_connect_by_themselves(budget: str) -> None:
+    net = build("neural-fabric:width=8,scales=5,filters=4", (3, 16, 16), 10)
+    budgets = parse_all([budget], net)
+    logits = initial_logits(fast(), budgets, net.graph, check(profile(budgets)))
+    weights = marginal_costs(budgets, net.graph)
+    order = weights.argsort()
+    assert bool((logits[order].diff() <= 1e-6).all()), "what costs more is less likely, and nothing else counts"
+
+
 def test_what_an_edge_adds_is_the_full_cost_without_it() -> None:
     net = mlp()
     budgets = parse_all(["macs<=50%", "params<=25%"], net)

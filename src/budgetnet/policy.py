@@ -19,8 +19,8 @@ from budgetnet.sampling import INITIAL_LOGIT, Draw, EdgeDistribution
 BASELINES = {"leave-one-out": leave_one_out, "batch-mean": batch_mean}
 PROBES = 64
 ANCHOR_LOGIT = 4.0
-FREE_START = 0.2
-"""The strongest pull towards cheap edges before the start is anchored instead."""
+FREE_STARTS = [0.2 * 1.5**power for power in range(16)]
+"""Pulls towards cheap edges, the strongest first, that are tried before the start is anchored instead."""
 LEAST_LOGIT = -4.0
 """No edge starts below this, however dear it is: what is never sampled cannot be found."""
 
@@ -98,8 +98,9 @@ def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anch
     def anchored(ease: float) -> Tensor:
         return torch.where(anchor.gates(), torch.tensor(ANCHOR_LOGIT), free(ease))
 
-    if _affordable(free(FREE_START), budgets, graph):
-        return free(_largest(lambda ease: _affordable(free(ease), budgets, graph), FREE_START, 100.0))
+    for ease in FREE_STARTS:
+        if _affordable(free(ease), budgets, graph):
+            return free(_largest(lambda ease: _affordable(free(ease), budgets, graph), ease, 100.0))
     return anchored(_largest(lambda ease: _affordable(anchored(ease), budgets, graph), 1 / 300, 100.0))
 
 
