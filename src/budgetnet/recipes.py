@@ -100,7 +100,7 @@ class Recipe:
 
 
 def fast(epochs: float = 16) -> Recipe:
-    """The default: sampled warm-up, policy gradient, settle, and `epochs` of finish for the chosen architecture."""
+    """The default: sampled warm-up, policy gradient, settle, race, and `epochs` of finish for the winner."""
     return Recipe(
         "fast",
         warmup_epochs=epochs * 0.5 / 16,

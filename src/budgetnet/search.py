@@ -204,7 +204,10 @@ class Loop:
             if self._done == 0:
                 self.begin_finish(self.net.graph.architecture(race.racers[race.place]))
             self._train("race", total)
-            loss, metric = evaluate(self.module, self.task, self.validation.evaluation())
+            clock = time.monotonic()
+            with self.watch.part("evaluation"):
+                loss, metric = evaluate(self.module, self.task, self.validation.evaluation())
+            self.seconds["race"] += time.monotonic() - clock
             race.finish(loss, self.module.state_dict())
             self.step = race.place * total
             self._record("racer", {"validation_loss": loss, "validation_accuracy": metric})
