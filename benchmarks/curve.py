@@ -4,7 +4,7 @@ Searches at shares of the ResNet-20's multiply-adds, against ResNets of 1 to 4 b
 random connected sub-architectures of each budget (the chance curve); `benchmarks/_opponents.py` has the protocol. The
 front is chosen on validation data; curves are linear between their points. Finished runs are not run again.
 
-    python -m benchmarks.curve --data-root DATA [--shares 0.4,0.6,0.8,1.0] [--random 2] [--seeds 0,1]
+    python -m benchmarks.curve --data-root DATA [--shares 0.4,0.6,0.8,1.0] [--random 2 or 12,2,2,2] [--seeds 0,1]
         [--resnet-seeds 0] [--out FOLDER]
 """
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_root(parser)
     parser.add_argument("--shares", default="0.4,0.6,0.8,1.0")
-    parser.add_argument("--random", type=int, default=2)
+    parser.add_argument("--random", type=numbers, default="2", help="how many of each share, or one number for all")
     parser.add_argument("--seeds", type=numbers, default="0,1")
     parser.add_argument("--resnet-seeds", type=numbers, default="0")
     parser.add_argument("--out", type=Path, default=Path("sweeps/quality"))
@@ -82,11 +82,15 @@ def main() -> None:
     budgets = [f"macs<={maximum}" for maximum in maxima]
     searches = sweep(given.out / "curve", given.data_root, [{"budgets": budgets, "seeds": given.seeds}])
     resnets = train_resnets(given.out, given.data_root, given.resnet_seeds)
-    random = {share: train_random(given.out, given.data_root, share, given.random) for share in shares}
+    counts = given.random * len(shares) if len(given.random) == 1 else given.random
+    random = {
+        share: train_random(given.out, given.data_root, share, count)
+        for share, count in zip(shares, counts, strict=True)
+    }
     found = compare(searches, resnets, random, maxima)
     protocol = f"reduced: {DATA}, {SPACE}, {EPOCHS} final epochs; accuracies are shares, means over seeds on the curves"
     opponents = [row for rows in (resnets, *random.values()) for row in rows]
-    seeds = {"search": given.seeds, "resnets": given.resnet_seeds, "random": list(range(given.random))}
+    seeds = {"search": given.seeds, "resnets": given.resnet_seeds, "random": [list(range(count)) for count in counts]}
     write_result("curve", {"protocol": protocol, "seeds": seeds, **found, "table": [*searches, *opponents]})
     draw(found, [row for rows in random.values() for row in rows])
 
