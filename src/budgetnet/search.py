@@ -114,7 +114,7 @@ class Loop:
         self._start, self._saved = time.monotonic(), time.monotonic()
         self.optimizer = self._make_optimizer()
         if self.fixed:
-            self.begin_finish(self.fallback)
+            self.single_out(self.fallback)
 
     def run(self) -> Outcome:
         """From where the state is to the end."""
@@ -125,7 +125,7 @@ class Loop:
                 if self.recipe.settles:
                     self._settle()
                 elif self.architecture is None:
-                    self.begin_finish(self.policy.distribution.mode().live())
+                    self.single_out(self.policy.distribution.mode().live())
             elif name == "race":
                 self._race()
             elif self.total_steps(name):
@@ -153,7 +153,7 @@ class Loop:
             foreach=True,
         )
 
-    def begin_finish(self, architecture: Architecture) -> None:
+    def single_out(self, architecture: Architecture) -> None:
         """From here on, this architecture alone is trained, from the weights that it has in the super network."""
         self.architecture = architecture
         self.module = extract(self.net, architecture)
@@ -202,7 +202,7 @@ class Loop:
         race, total = self.race, self.total_steps("race")
         while not race.over:
             if self._done == 0:
-                self.begin_finish(self.net.graph.architecture(race.racers[race.place]))
+                self.single_out(self.net.graph.architecture(race.racers[race.place]))
             self._train("race", total)
             clock = time.monotonic()
             with self.watch.part("evaluation"):
@@ -214,7 +214,7 @@ class Loop:
             self.checkpoint()
         if race.best is not None:
             winner, *others = (self.net.graph.architecture(gates) for gates in race.ranked())
-            self.begin_finish(winner)
+            self.single_out(winner)
             self.module.load_state_dict(race.best)
             self._set_aside(list(dict.fromkeys([*others, *self.runners_up])))
             self.race = Race([])
@@ -417,7 +417,7 @@ class Loop:
         """
         candidates = ((place, self._trimmed(architecture)) for place, architecture in enumerate(ranked))
         place, chosen = next(((p, a) for p, a in candidates if a is not None), (len(ranked), self.fallback.live()))
-        self.begin_finish(chosen)
+        self.single_out(chosen)
         self._set_aside(ranked[place + 1 :])
 
     def _set_aside(self, others: Sequence[Architecture]) -> None:
@@ -521,7 +521,7 @@ class Loop:
         if state["supernet"] is not None:
             self.net.load_state_dict(state["supernet"])
         if state["architecture"] is not None:
-            self.begin_finish(graph.architecture(state["architecture"]))
+            self.single_out(graph.architecture(state["architecture"]))
         self.module.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.policy.load_state(state["policy"])
@@ -543,7 +543,7 @@ def estimate(loop: Loop, count: int = 3) -> float:
         if phase in ("race", "finish") and not loop.fixed:
             gates = loop.policy.distribution.sample(16, torch.Generator().manual_seed(0)).gates
             connected = gates[loop.net.graph.live(gates).any(1)]
-            loop.begin_finish(loop.net.graph.architecture(connected[0]) if len(connected) else loop.fallback)
+            loop.single_out(loop.net.graph.architecture(connected[0]) if len(connected) else loop.fallback)
         times = []
         for batch in itertools.islice(loop.train.training(0), count):
             clock = time.monotonic()
