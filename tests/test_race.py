@@ -68,9 +68,9 @@ def test_the_best_weights_are_kept_as_they_were() -> None:
     assert (again.losses, again.place) == (race.losses, 3)
 
 
-def raced(**options: Any) -> tuple[Loop, list[dict[str, Any]]]:
+def raced(race_epochs: float = 0.6, **options: Any) -> tuple[Loop, list[dict[str, Any]]]:
     saved: list[dict[str, Any]] = []
-    loop = make_loop(recipe=short(finish_epochs=1, race_epochs=0.6), **options)
+    loop = make_loop(recipe=short(finish_epochs=1, race_epochs=race_epochs), **options)
     loop.save = lambda state: saved.append(copy.deepcopy(state))
     loop.run()
     return loop, saved
@@ -112,7 +112,7 @@ def test_every_racer_starts_from_the_shared_weights_and_the_best_one_is_finished
 
 
 def test_a_run_goes_on_from_each_of_its_checkpoints_to_the_same_network() -> None:
-    loop, saved = raced()
+    loop, saved = raced(race_epochs=1.4)
     assert sum(state["phase"] == PHASES.index("race") for state in saved) >= 5, "also between training and judging"
     for state in saved:
         again = make_loop(recipe=loop.recipe)

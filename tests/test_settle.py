@@ -63,6 +63,21 @@ def test_after_filling_no_edge_fits_any_more(net: SuperNetwork, texts: list[str]
         assert not bool(live[edge]) or not bool(within_all(budgets, more[None])[0])
 
 
+@pytest.mark.parametrize("texts", BUDGETS, ids=str)
+def test_no_edge_fits_into_a_neighbour_either(net: SuperNetwork, texts: list[str]) -> None:
+    settler, budgets = make(net, texts)
+    gates, moves = settler.fill(check(profile(budgets)).live().gates()), 0
+    for _ in range(40):
+        neighbour = settler.neighbour(gates)
+        if neighbour is None:
+            continue
+        assert bool((neighbour & ~gates).any()), "not a part of it"
+        assert bool((gates & ~neighbour).any()), "nor all of it and more"
+        assert torch.equal(settler.fill(neighbour), neighbour)
+        gates, moves = neighbour, moves + 1
+    assert moves
+
+
 def test_shrinking_drops_the_least_preferred_first() -> None:
     net = mlp()
     budgets = parse_all(["tests.small_runs:weigh<=7"], net)

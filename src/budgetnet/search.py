@@ -211,7 +211,6 @@ class Loop:
             race.finish(loss, self.module.state_dict())
             self.step = race.place * total
             self._record("racer", {"validation_loss": loss, "validation_accuracy": metric})
-            self.checkpoint()
         if race.best is not None:
             winner, *others = (self.net.graph.architecture(gates) for gates in race.ranked())
             self.single_out(winner)

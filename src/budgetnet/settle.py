@@ -55,20 +55,20 @@ class Settler:
             gates = rest if rest.any() else gates
         return gates if bool(within_all(self.budgets, gates[None])[0]) else None
 
-    def fill(self, gates: Tensor, noise: float | None = None, without: int | None = None) -> Tensor:
+    def fill(self, gates: Tensor, noise: float | None = None, without: Tensor | None = None) -> Tensor:
         """Adds edges, most preferred first, as long as every budget holds: what is left of the budgets is used.
 
-        An edge that does not fit is not tried again, since costs grow with the edges.
+        Edges of the mask `without` stay out. One that does not fit is not tried again, since costs grow with the edges.
         """
         liked = self._noisy(self.noise if noise is None else noise).argsort(descending=True).tolist()
-        order = [edge for edge in liked if edge != without and not gates[edge]]
+        order = [edge for edge in liked if not gates[edge] and (without is None or not without[edge])]
         while order:
             rows = gates.repeat(len(order), 1)
             for row, edge in zip(rows, order, strict=True):
                 row[self.graph.ear(gates, edge, self.weights)] = True
             fits = within_all(self.budgets, rows)
             if without is not None:
-                fits &= ~rows[:, without]
+                fits &= ~(rows & without).any(1)
             if not fits.any():
                 break
             gates = rows[int(fits.nonzero()[0])]
@@ -76,13 +76,18 @@ class Settler:
         return gates
 
     def neighbour(self, gates: Tensor) -> Tensor | None:
-        """Drops one random live edge and fills up with others; None if that edge is needed."""
-        live = gates.nonzero().flatten()
-        dropped = int(live[torch.randint(len(live), (), generator=self.generator)])
-        rest = gates.clone()
-        rest[dropped] = False
-        rest = self.graph.live(rest[None])[0]
-        return self.fill(rest, noise=2.0, without=dropped) if rest.any() else None
+        """Drops a random live edge, and more until others fit; fills up with others, then with whatever fits.
+
+        So neighbours use up the budgets, and none is a mere part of `gates`. None if there is no other architecture.
+        """
+        live, dropped = gates.nonzero().flatten(), torch.zeros_like(gates)
+        for edge in live[torch.randperm(len(live), generator=self.generator)].tolist():
+            dropped[edge] = True
+            rest = self.graph.live((gates & ~dropped)[None])[0]
+            found = self.fill(self.fill(rest, noise=2.0, without=dropped))
+            if found.any() and not torch.equal(found, gates):
+                return found
+        return None
 
     def _noisy(self, noise: float) -> Tensor:
         return self.preference + noise * torch.randn(self.preference.shape, generator=self.generator)
