@@ -34,14 +34,17 @@ def pin_threads(count: int = 1) -> None:
     torch.set_num_threads(count)
 
 
-def write_result(name: str, payload: Mapping[str, Any]) -> Path:
-    """Writes results/NAME.json with what made it, and prints the payload. Give seeds, n, mean and spread in it."""
-    path = _write(name, payload)
+def write_result(name: str, payload: Mapping[str, Any], variant: str = "") -> Path:
+    """Writes results/NAME.json with what made it, and prints the payload. Give seeds, n, mean and spread in it.
+
+    Variants of a benchmark have files of their own: results/NAME_VARIANT.json.
+    """
+    path = _write(name, payload, variant)
     print(json.dumps(payload, indent=1, ensure_ascii=False))
     return path
 
 
-def _write(name: str, payload: Mapping[str, Any]) -> Path:
+def _write(name: str, payload: Mapping[str, Any], variant: str = "") -> Path:
     RESULTS.mkdir(parents=True, exist_ok=True)
     made = {
         "benchmark": name,
@@ -51,7 +54,7 @@ def _write(name: str, payload: Mapping[str, Any]) -> Path:
         "versions": environment.versions(),
         "machine": machine(),
     }
-    path = RESULTS / f"{name}.json"
+    path = RESULTS / f"{name}_{variant}.json" if variant else RESULTS / f"{name}.json"
     path.write_text(json.dumps({**made, **payload}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
 

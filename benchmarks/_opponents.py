@@ -1,23 +1,25 @@
-"""What a search is compared with: hand-made ResNets and random sub-architectures, trained once and kept.
+"""What a search is compared with: hand-made networks and random sub-architectures, trained once and kept.
 
-The protocol of the comparisons: CIFAR-10 at 16×16, 30,000 training images, ResNet fabric of width 3 with 8 channels, 16
-final epochs. A random opponent is a connected sub-architecture that costs 90 to 100 % of a budget, every edge being
-equally probable; the i-th one of a budget is trained with seed i.
+A random opponent is a connected sub-architecture that costs 90 to 100 % of a budget, every edge being equally probable;
+the i-th one of a budget is trained with seed i.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
 
+from benchmarks._common import add_data_root
 from budgetnet.checkpoint import write_atomically
 from budgetnet.costs import macs
 from budgetnet.graph import Architecture
@@ -25,13 +27,69 @@ from budgetnet.sampling import EdgeDistribution
 from budgetnet.spaces import build
 from budgetnet.supernet import SuperNetwork
 
-SPACE = "resnet-fabric:width=3,channels=8"
-DATA = "cifar10:size=16,limit=30000"
-RESNET20_MACS = 2_589_504
-EPOCHS = 16
 RANGE = (0.9, 1.0)
 """Of the budget that a random sub-architecture costs."""
-RESNETS = [f"resnet-fabric:width={blocks},channels=8@resnet-{6 * blocks + 2}" for blocks in (1, 2, 3, 4)]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What is compared: networks of a space, trained alike on some data, at shares of the multiply-adds `whole`."""
+
+    space: str
+    data: str
+    epochs: float
+    whole: int
+    hand_made: tuple[str, ...]
+    """Spaces with an architecture each."""
+    shape: tuple[int, int, int] = (3, 16, 16)
+    """Of an image. All of them have ten classes."""
+
+    def __str__(self) -> str:
+        return f"reduced: {self.data}, {self.space}, {self.epochs:g} final epochs"
+
+    def build(self) -> SuperNetwork:
+        """The super network, with fresh weights."""
+        return build(self.space, self.shape, 10)
+
+    def maximum(self, share: float) -> int:
+        """Multiply-adds of a share."""
+        return round(share * self.whole)
+
+    def budget(self, share: float) -> str:
+        """On a command line."""
+        return f"macs<={self.maximum(share)}"
+
+
+def _resnets(*blocks: int) -> tuple[str, ...]:
+    """ResNets of so many blocks a group, of the channels of the fabric."""
+    return tuple(f"resnet-fabric:width={n},channels=8@resnet-{6 * n + 2}" for n in blocks)
+
+
+RESNET = Protocol(
+    space="resnet-fabric:width=3,channels=8",
+    data="cifar10:size=16,limit=30000",
+    epochs=16,
+    whole=2_589_504,  # of its ResNet-20
+    hand_made=_resnets(1, 2, 3, 4),
+)
+PROTOCOLS = {
+    "resnet": RESNET,
+    "neural": Protocol(
+        space="neural-fabric:width=8,scales=5,filters=16",
+        data=RESNET.data,
+        epochs=16,
+        whole=12_905_440,
+        hand_made=tuple(f"neural-fabric:width={n},scales=5,filters=16@full" for n in (1, 2, 3)),
+    ),
+    "fashion": Protocol(
+        space=RESNET.space,
+        data="fashion-mnist:size=16",
+        epochs=8,
+        whole=2_552_640,  # of its ResNet-20
+        hand_made=_resnets(1, 2, 3),
+        shape=(1, 16, 16),
+    ),
+}
 
 Row = Mapping[str, Any]
 Table = list[dict[str, Any]]
@@ -70,31 +128,55 @@ def _logit(net: SuperNetwork, target: float) -> float:
     return (low + high) / 2
 
 
-def train_random(out: Path, data_root: str, share: float, count: int, longer: float = 1.0) -> Table:
-    """A row for each random sub-architecture of a budget, which is a share of the ResNet-20.
-
-    They are trained for so many times the usual epochs.
-    """
-    net, runs = build(SPACE, (3, 16, 16), 10), []
-    for i, found in enumerate(random_architectures(net, share * RESNET20_MACS, count, seed=round(1000 * share))):
-        path = out / f"random-{share:g}-{i}.json"
-        write_atomically(path, (found.to_json() + "\n").encode())
-        runs.append({"architectures": [str(path)], "seeds": [i]})
-    name = f"random-{share:g}" if longer == 1 else f"random-{share:g}-long"
-    return sweep(out / name, data_root, runs, epochs=longer * EPOCHS)
+def add_protocol(parser: argparse.ArgumentParser) -> None:
+    """`--protocol`, `--out` and `--data-root`, for `Opponents.given`."""
+    add_data_root(parser)
+    parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="resnet")
+    parser.add_argument("--out", type=Path, help="sweeps/quality, or that of the other protocol: sweeps/quality-neural")
 
 
-def train_resnets(out: Path, data_root: str, seeds: Sequence[int]) -> Table:
-    """A row for each ResNet of 1 to 4 blocks a group, and seed."""
-    return sweep(out / "resnets", data_root, [{"architectures": RESNETS, "seeds": list(seeds)}])
+@dataclass(frozen=True)
+class Opponents:
+    """The trained networks of a protocol, in a folder; what is missing is trained."""
+
+    protocol: Protocol
+    out: Path
+    data_root: str
+
+    @classmethod
+    def given(cls, arguments: argparse.Namespace) -> Opponents:
+        """Those of `add_protocol`."""
+        name: str = arguments.protocol
+        usual = Path("sweeps/quality") if name == "resnet" else Path(f"sweeps/quality-{name}")
+        return cls(PROTOCOLS[name], arguments.out or usual, arguments.data_root)
+
+    def random(self, share: float, count: int, longer: float = 1.0) -> Table:
+        """A row for each random sub-architecture of a budget, trained for so many times the usual epochs."""
+        protocol, runs = self.protocol, []
+        found = random_architectures(protocol.build(), share * protocol.whole, count, seed=round(1000 * share))
+        for i, architecture in enumerate(found):
+            path = self.out / f"random-{share:g}-{i}.json"
+            write_atomically(path, (architecture.to_json() + "\n").encode())
+            runs.append({"architectures": [str(path)], "seeds": [i]})
+        name = f"random-{share:g}" if longer == 1 else f"random-{share:g}-long"
+        return self.sweep(name, runs, epochs=longer * protocol.epochs)
+
+    def hand_made(self, seeds: Sequence[int]) -> Table:
+        """A row for each hand-made network and seed."""
+        return self.sweep("hand-made", [{"architectures": list(self.protocol.hand_made), "seeds": list(seeds)}])
+
+    def sweep(self, name: str, runs: Iterable[Mapping[str, Any]], *, test_all: bool = False, **settings: Any) -> Table:
+        """The table of a sweep of these grids; what is finished is not run again."""
+        protocol = self.protocol
+        shared = {"space": protocol.space, "data": protocol.data, "epochs": protocol.epochs, "threads": 1}
+        return sweep(self.out / name, {**shared, "data_root": self.data_root, **settings}, runs, test_all=test_all)
 
 
 def sweep(
-    out: Path, data_root: str, runs: Iterable[Mapping[str, Any]], *, test_all: bool = False, **settings: Any
+    out: Path, settings: Mapping[str, Any], runs: Iterable[Mapping[str, Any]], *, test_all: bool = False
 ) -> Table:
-    """The table of a sweep of these grids; what is finished is not run again."""
-    shared = {"space": SPACE, "data": DATA, "data_root": data_root, "epochs": EPOCHS, "threads": 1, **settings}
-    lines = [f"{key} = {json.dumps(value)}" for key, value in shared.items()]
+    """The table of `budgetnet sweep` with settings that all runs share, and grids of runs."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
     for run in runs:
         lines += ["", "[[runs]]", *(f"{key} = {json.dumps(value)}" for key, value in run.items())]
     file = out.with_suffix(out.suffix + ".toml")

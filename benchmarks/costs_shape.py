@@ -20,16 +20,14 @@ from typing import Any
 from PIL import Image
 
 from benchmarks._common import RESULTS, add_data_root, write_result
-from benchmarks._opponents import DATA, Table, sweep
+from benchmarks._opponents import PROTOCOLS, Opponents, Table
 from budgetnet.costs import bind, steps
 from budgetnet.draw import Picture
 from budgetnet.draw.output import render
 from budgetnet.graph import Architecture
-from budgetnet.spaces import build
 from budgetnet.supernet import SuperNetwork
 
-NEURAL = "neural-fabric:width=8,scales=5,filters=16"
-RESNET = "resnet-fabric:width=3,channels=8"
+NEURAL, RESNET = PROTOCOLS["neural"], PROTOCOLS["resnet"]
 SCALES_BUDGETS = ("macs<=30%", "params<=30%")
 STEPS_BUDGETS = ("steps(1)<=70%", "steps(4)<=70%")
 EPOCHS = 8
@@ -67,7 +65,7 @@ def main() -> None:
     given = parser.parse_args()
     where = (given.out, given.data_root, given.seed)
     by_steps, by_scale = _steps(*where), _scales(*where)
-    protocol = f"reduced: {DATA}; {NEURAL} and {RESNET}; {EPOCHS} final epochs"
+    protocol = f"reduced: {NEURAL.data}; {NEURAL.space} and {RESNET.space}; {EPOCHS} final epochs"
     passed = by_scale["passed"] and by_steps["passed"]
     result = {
         "protocol": protocol,
@@ -80,9 +78,10 @@ def main() -> None:
 
 
 def _scales(out: Path, data_root: str, seed: int) -> dict[str, Any]:
-    net = build(NEURAL, (3, 16, 16), 10)
-    runs = {"space": NEURAL, "budgets": SCALES_BUDGETS, "epochs": EPOCHS, "seeds": [seed]}
-    table, (for_macs, for_params) = _search(net, out / "scales", data_root, runs, "costs_macs_params.png")
+    runs = {"budgets": SCALES_BUDGETS, "seeds": [seed]}
+    _, table, (for_macs, for_params) = _search(
+        Opponents(NEURAL, out, data_root), "scales", runs, "costs_macs_params.png"
+    )
     difference = finest_share(for_params) - finest_share(for_macs)
     return {
         "difference_in_points": difference,
@@ -95,22 +94,21 @@ def _scales(out: Path, data_root: str, seed: int) -> dict[str, Any]:
 
 
 def _steps(out: Path, data_root: str, seed: int) -> dict[str, Any]:
-    net = build(RESNET, (3, 16, 16), 10)
-    runs = {"space": RESNET, "budgets": STEPS_BUDGETS, "epochs": EPOCHS, "seeds": [seed]}
-    table, found = _search(net, out / "steps", data_root, runs, "costs_steps.png")
+    runs = {"budgets": STEPS_BUDGETS, "seeds": [seed]}
+    net, table, found = _search(Opponents(RESNET, out, data_root), "steps", runs, "costs_steps.png")
     one, four = (parallel(net, architecture) for architecture in found)
     passed = four["units_per_step"] > one["units_per_step"]
     return {"passed": passed, "n=1": one, "n=4": four, "table": table}
 
 
 def _search(
-    net: SuperNetwork, out: Path, data_root: str, runs: Mapping[str, Any], picture: str
-) -> tuple[Table, list[Architecture]]:
-    table = sweep(out, data_root, [{}], **runs)
-    files = [out / row["run"] / "architecture.json" for row in table]
+    fabric: Opponents, name: str, runs: Mapping[str, Any], picture: str
+) -> tuple[SuperNetwork, Table, list[Architecture]]:
+    net, table = fabric.protocol.build(), fabric.sweep(name, [runs], epochs=EPOCHS)
+    files = [fabric.out / name / row["run"] / "architecture.json" for row in table]
     found = [Architecture.from_json(net.graph, file.read_text(encoding="utf-8")) for file in files]
     draw(net, picture, table, found)
-    return table, found
+    return net, table, found
 
 
 def draw(net: SuperNetwork, file: str, rows: Table, found: Sequence[Architecture]) -> None:

@@ -16,20 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._common import RESULTS, add_data_root, numbers, summarise, write_result
-from benchmarks._opponents import (
-    DATA,
-    EPOCHS,
-    RESNET20_MACS,
-    SPACE,
-    Row,
-    Table,
-    interpolated,
-    mean_point,
-    mean_points,
-    sweep,
-    train_random,
-    train_resnets,
-)
+from benchmarks._opponents import RESNET, Opponents, Row, Table, interpolated, mean_point, mean_points
 
 
 def compare(searches: Table, resnets: Table, random: Mapping[float, Table], maxima: Sequence[float]) -> dict[str, Any]:
@@ -78,17 +65,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("sweeps/quality"))
     given = parser.parse_args()
     shares = [float(share) for share in given.shares.split(",")]
-    maxima = [round(share * RESNET20_MACS) for share in shares]
-    budgets = [f"macs<={maximum}" for maximum in maxima]
-    searches = sweep(given.out / "curve", given.data_root, [{"budgets": budgets, "seeds": given.seeds}])
-    resnets = train_resnets(given.out, given.data_root, given.resnet_seeds)
+    trained = Opponents(RESNET, given.out, given.data_root)
+    searches = trained.sweep("curve", [{"budgets": [RESNET.budget(share) for share in shares], "seeds": given.seeds}])
+    resnets = trained.hand_made(given.resnet_seeds)
     counts = given.random * len(shares) if len(given.random) == 1 else given.random
-    random = {
-        share: train_random(given.out, given.data_root, share, count)
-        for share, count in zip(shares, counts, strict=True)
-    }
-    found = compare(searches, resnets, random, maxima)
-    protocol = f"reduced: {DATA}, {SPACE}, {EPOCHS} final epochs; accuracies are shares, means over seeds on the curves"
+    random = {share: trained.random(share, count) for share, count in zip(shares, counts, strict=True)}
+    found = compare(searches, resnets, random, [RESNET.maximum(share) for share in shares])
+    protocol = f"{RESNET}; accuracies are shares, means over seeds on the curves"
     opponents = [row for rows in (resnets, *random.values()) for row in rows]
     seeds = {"search": given.seeds, "resnets": given.resnet_seeds, "random": [list(range(count)) for count in counts]}
     write_result("curve", {"protocol": protocol, "seeds": seeds, **found, "table": [*searches, *opponents]})

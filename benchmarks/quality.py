@@ -1,8 +1,10 @@
 """Is the search better than chance? Against random, hand-made and otherwise chosen networks of the same cost.
 
-`benchmarks/_opponents.py` has the protocol. For each budget, a share of the ResNet-20's multiply-adds:
+`benchmarks/_opponents.py` has the protocols: ResNet fabric and neural fabric on CIFAR-10, and Fashion-MNIST, on which
+nothing was tuned. For each budget, a share of the ResNet-20's multiply-adds, or of the full neural fabric's:
 
 - `search`: the recipe in question, for each seed.
+- `hand`: ResNets of 1 to 4 blocks a group, or neural fabrics of 1 to 3 columns, linearly between them.
 - `random`: random connected sub-architectures, trained as long as the search trains what it found.
 - `long`: the same ones, trained for 1.6 times as many epochs: the most that search and training together may take.
 - `scratch`: what each search found, trained from fresh weights.
@@ -11,8 +13,8 @@
 
 Every run is kept in a sweep: a new recipe costs only its own runs, and parts that are not asked for are left out.
 
-    python -m benchmarks.quality --data-root DATA [--recipe fast] [--shares 1.0,0.6,0.3] [--seeds 0,1,2] [--random 4]
-        [--parts random,long,scratch,evolution,local] [--out sweeps/quality]
+    python -m benchmarks.quality --data-root DATA [--protocol resnet] [--recipe fast] [--shares 1.0,0.6,0.3]
+        [--seeds 0,1,2] [--random 4] [--long 4] [--parts hand,random,long,scratch,evolution,local] [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -20,26 +22,16 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks._common import add_data_root, numbers, summarise, write_result
-from benchmarks._opponents import (
-    DATA,
-    EPOCHS,
-    RESNET20_MACS,
-    SPACE,
-    Table,
-    interpolated,
-    mean_points,
-    sweep,
-    train_random,
-    train_resnets,
-)
+from benchmarks._common import numbers, summarise, write_result
+from benchmarks._opponents import Opponents, Table, add_protocol, interpolated, mean_points
 
-PARTS = ("random", "long", "scratch", "evolution", "local")
+SHARES = {"resnet": "1.0,0.6,0.3", "neural": "0.3,0.1", "fashion": "0.6,0.3"}
+PARTS = ("hand", "random", "long", "scratch", "evolution", "local")
 LONGER = 1.6
 """Epochs of `long` over those of the others."""
 FLOORS = {"random": 0.5, "long": 0.0, "evolution": 0.0, "local": 0.0}
@@ -48,42 +40,43 @@ CONFIDENCE = 1.645
 """Standard errors below the mean that a lower 90 % bound (two-sided) lies."""
 
 
-def budget(share: float) -> str:
-    """Of a share of the ResNet-20."""
-    return f"macs<={round(share * RESNET20_MACS)}"
-
-
+@dataclass(frozen=True)
 class Comparison:
     """The runs of one recipe and of its opponents, made where they are missing."""
 
-    def __init__(self, recipe: str, seeds: Sequence[int], random: int, out: Path, data_root: str) -> None:
-        self.recipe, self.seeds, self.random, self.out, self.data_root = recipe, list(seeds), random, out, data_root
+    opponents: Opponents
+    recipe: str
+    seeds: Sequence[int]
+    counts: Mapping[str, int]
+    """How many random ones, and how many of them are trained for longer."""
 
     def part(self, name: str, share: float) -> Table:
         """The rows of a part at a budget."""
-        if name == "random":
-            return train_random(self.out, self.data_root, share, self.random)
-        if name == "long":
-            return train_random(self.out, self.data_root, share, self.random, LONGER)
+        if name == "hand":
+            return self.opponents.hand_made([0])
+        if name in self.counts:
+            return self.opponents.random(share, self.counts[name], LONGER if name == "long" else 1.0)
         if name == "scratch":
             return self._scratch(share)
         recipe = self.recipe if name == "search" else f"{self.recipe}{',' if ':' in self.recipe else ':'}settle={name}"
         return self._search(recipe, share)
 
     def _search(self, recipe: str, share: float) -> Table:
-        run = {"recipes": [recipe], "budgets": [budget(share)], "seeds": self.seeds}
-        return sweep(self._folder(recipe, share), self.data_root, [run], test_all=True)
+        run = {"recipes": [recipe], "budgets": [self.opponents.protocol.budget(share)], "seeds": list(self.seeds)}
+        return self.opponents.sweep(self._folder(recipe, share), [run], test_all=True)
 
     def _scratch(self, share: float) -> Table:
         folder = self._folder(self.recipe, share)
-        files = [str(folder / row["run"] / "architecture.json") for row in self.part("search", share)]
+        found = [self.opponents.out / folder / row["run"] / "architecture.json" for row in self.part("search", share)]
         runs = [
-            {"name": f"of-seed-{s}", "architectures": [f], "seeds": [s]} for f, s in zip(files, self.seeds, strict=True)
+            {"name": f"of-seed-{seed}", "architectures": [str(file)], "seeds": [seed]}
+            for file, seed in zip(found, self.seeds, strict=True)
         ]
-        return sweep(folder.with_name(folder.name + "-scratch"), self.data_root, runs)
+        return self.opponents.sweep(f"{folder}-scratch", runs)
 
-    def _folder(self, recipe: str, share: float) -> Path:
-        return self.out / f"{re.sub('[^A-Za-z0-9.]+', '-', recipe)}-{share:g}"
+    @staticmethod
+    def _folder(recipe: str, share: float) -> str:
+        return f"{re.sub('[^A-Za-z0-9.]+', '-', recipe)}-{share:g}"
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float], paired: bool) -> dict[str, float]:
@@ -98,16 +91,19 @@ def difference(ours: Sequence[float], theirs: Sequence[float], paired: bool) -> 
     return {"points": mean, "standard_error": error, "lower_bound": mean - CONFIDENCE * error, "n": len(ours)}
 
 
-def judged(search: Table, parts: dict[str, Table], hand: Sequence[tuple[float, float]]) -> dict[str, Any]:
+def judged(search: Table, parts: Mapping[str, Table]) -> dict[str, Any]:
     """One budget: test accuracies in percent, differences in points, and which floors hold."""
     ours = [row["test"] for row in search]
     found: dict[str, Any] = {
         "search": summarise(100 * score for score in ours),
         "used": summarise(row["value"] / float(row["budget"].partition("<=")[2]) for row in search),
-        "hand_made": difference(ours, [interpolated(hand, row["macs"]) for row in search], paired=True),
+        "seconds": summarise(row["seconds"] for row in search),
     }
     for name, rows in parts.items():
         theirs = [row["test"] for row in rows]
+        if name == "hand":
+            curve = mean_points(rows, "space")
+            theirs = [interpolated(curve, row["macs"]) for row in search]
         compared = difference(ours, theirs, paired=name not in ("random", "long"))
         found[name] = {**summarise(100 * score for score in theirs), "search_minus_this": compared}
         if name in ("random", "long"):
@@ -121,32 +117,28 @@ def judged(search: Table, parts: dict[str, Table], hand: Sequence[tuple[float, f
 def main() -> None:
     """Runs what is missing, then writes the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_data_root(parser)
+    add_protocol(parser)
     parser.add_argument("--recipe", default="fast")
-    parser.add_argument("--shares", default="1.0,0.6,0.3")
+    parser.add_argument("--shares", help="of the protocol's multiply-adds; its own if not given")
     parser.add_argument("--seeds", type=numbers, default="0,1,2")
-    parser.add_argument("--random", type=int, default=4)
+    parser.add_argument("--random", type=int, default=4, help="random sub-architectures of a budget")
+    parser.add_argument("--long", type=int, default=4, help="how many of them are also trained for longer")
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--out", type=Path, default=Path("sweeps/quality"))
     given = parser.parse_args()
     parts = [part for part in given.parts.split(",") if part]
     unknown = sorted(set(parts) - set(PARTS))
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; use {', '.join(PARTS)}")
-    seeds = given.seeds
-    comparison = Comparison(given.recipe, seeds, given.random, given.out, given.data_root)
-    hand = mean_points(train_resnets(given.out, given.data_root, [0]), "space")
+    counts = {"random": given.random, "long": given.long}
+    comparison = Comparison(Opponents.given(given), given.recipe, given.seeds, counts)
     budgets, tables = {}, {}
-    for share in (float(share) for share in given.shares.split(",")):
+    for share in (float(share) for share in (given.shares or SHARES[given.protocol]).split(",")):
         made = {name: comparison.part(name, share) for name in ("search", *parts)}
-        search = made.pop("search")
-        budgets[f"{share:g}"] = judged(search, made, hand)
-        tables[f"{share:g}"] = {"search": search, **made}
-    protocol = f"reduced: {DATA}, {SPACE}, {EPOCHS} final epochs; long: {LONGER * EPOCHS:g}; accuracies in percent"
-    write_result(
-        "quality",
-        {"protocol": protocol, "recipe": given.recipe, "seeds": seeds, "budgets": budgets, "tables": tables},
-    )
+        tables[f"{share:g}"] = dict(made)
+        budgets[f"{share:g}"] = judged(made.pop("search"), made)
+    protocol = f"{comparison.opponents.protocol}; long: {LONGER} times as many; accuracies in percent"
+    payload = {"protocol": protocol, "recipe": given.recipe, "seeds": given.seeds, "budgets": budgets, "tables": tables}
+    write_result("quality", payload, variant="" if given.protocol == "resnet" else given.protocol)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ are scored on the shared weights at the end of the search phase: on the validati
 all of them, with the batch-norm statistics of the super network and with ones of their own. Answers are Spearman's rank
 correlations of the negative loss with the accuracy; opponents that are trained already are not trained again.
 
-    python -m benchmarks.ranking --data-root DATA [--recipe fast] [--share 0.6] [--random 30] [--seed 0] [--out FOLDER]
+    python -m benchmarks.ranking --data-root DATA [--protocol resnet] [--recipe fast] [--share 0.3] [--random 30]
+        [--seed 0] [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._common import add_data_root, summarise, write_result
-from benchmarks._opponents import DATA, EPOCHS, RESNET20_MACS, SPACE, train_random
+from benchmarks._common import summarise, write_result
+from benchmarks._opponents import Opponents, add_protocol
 from budgetnet.config import Config
 from budgetnet.evaluation import evaluate, recalibrate
 from budgetnet.extract import extract
@@ -70,19 +71,20 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
 def main() -> None:
     """Trains what is missing, searches, scores and writes the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_data_root(parser)
+    add_protocol(parser)
     parser.add_argument("--recipe", default="fast")
-    parser.add_argument("--share", type=float, default=0.6)
+    parser.add_argument("--share", type=float, default=0.3)
     parser.add_argument("--random", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("sweeps/quality"))
     given = parser.parse_args()
-    opponents = train_random(given.out, given.data_root, given.share, given.random)
-    limit = f"macs<={round(given.share * RESNET20_MACS)}"
-    shared: dict[str, Any] = {"space": SPACE, "data": DATA, "data_root": given.data_root, "epochs": EPOCHS}
-    loop = searched(Config(budgets=(limit,), recipe=given.recipe, seed=given.seed, threads=1, **shared))
-    rows = []
-    for row in opponents:
+    opponents = Opponents.given(given)
+    protocol = opponents.protocol
+    limit = protocol.budget(given.share)
+    shared: dict[str, Any] = {"space": protocol.space, "data": protocol.data, "epochs": protocol.epochs, "threads": 1}
+    config = Config(budgets=(limit,), recipe=given.recipe, seed=given.seed, data_root=given.data_root, **shared)
+    trained = opponents.random(given.share, given.random)
+    loop, rows = searched(config), []
+    for row in trained:
         text = Path(row["architecture"]).read_text(encoding="utf-8")
         believed = scores(loop, Architecture.from_json(loop.net.graph, text))
         rows.append({"macs": row["macs"], "test": row["test"], "losses": believed})
@@ -91,7 +93,7 @@ def main() -> None:
     write_result(
         "ranking",
         {
-            "protocol": f"reduced: {DATA}, {SPACE}, {limit}, {EPOCHS} epochs from scratch",
+            "protocol": f"{protocol}, {limit}; accuracy from scratch",
             "recipe": given.recipe,
             "seeds": [given.seed],
             "spearman": correlations,
@@ -100,6 +102,7 @@ def main() -> None:
             "from_scratch": summarise(truth),
             "architectures": rows,
         },
+        variant="" if given.protocol == "resnet" else given.protocol,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks._opponents import RESNET20_MACS, SPACE, interpolated, mean_points, random_architectures
+from benchmarks._opponents import PROTOCOLS, Protocol, interpolated, mean_points, random_architectures
 from benchmarks.costs_shape import finest_share, parallel, scale_counts
 from benchmarks.curve import compare
 from benchmarks.quality import difference, judged
@@ -15,16 +15,24 @@ from budgetnet.graph import Architecture
 from budgetnet.spaces import build
 
 
-@pytest.mark.parametrize("share", [0.3, 1.0])
-def test_random_opponents_are_connected_distinct_and_cost_what_they_should(share: float) -> None:
-    net = build(SPACE, (3, 16, 16), 10)
-    assert macs(net)(net.architecture("resnet-20")) == RESNET20_MACS
-    found = random_architectures(net, share * RESNET20_MACS, 4, seed=1)
-    assert found == random_architectures(net, share * RESNET20_MACS, 4, seed=1)
+def whole(protocol: Protocol) -> float:
+    net = protocol.build()
+    named = "resnet-20" if protocol.space.startswith("resnet") else "full"
+    return macs(net)(net.architecture(named))
+
+
+@pytest.mark.parametrize(("name", "share"), [("resnet", 0.3), ("resnet", 1.0), ("neural", 0.1), ("fashion", 0.6)])
+def test_random_opponents_are_connected_distinct_and_cost_what_they_should(name: str, share: float) -> None:
+    protocol = PROTOCOLS[name]
+    assert protocol.whole == whole(protocol)
+    net, maximum = protocol.build(), share * protocol.whole
+    assert protocol.budget(share) == f"macs<={round(maximum)}"
+    found = random_architectures(net, maximum, 4, seed=1)
+    assert found == random_architectures(net, maximum, 4, seed=1)
     assert len(set(found)) == 4
     for architecture in found:
         assert architecture.connected
-        assert 0.9 * share * RESNET20_MACS <= macs(net)(architecture) <= share * RESNET20_MACS
+        assert 0.9 * maximum <= macs(net)(architecture) <= maximum
 
 
 def test_curves_are_linear_between_their_points_and_flat_outside() -> None:
@@ -34,7 +42,7 @@ def test_curves_are_linear_between_their_points_and_flat_outside() -> None:
 
 
 def row(macs: int, test: float, **more: Any) -> dict[str, Any]:
-    return {"run": f"r{macs}", "macs": macs, "value": macs, "validation": test, "test": test, **more}
+    return {"run": f"r{macs}", "macs": macs, "value": macs, "validation": test, "test": test, "seconds": 1.0, **more}
 
 
 def test_a_curve_is_the_mean_over_seeds() -> None:
@@ -68,12 +76,14 @@ def test_differences_have_the_errors_of_their_kind() -> None:
 def test_a_floor_needs_the_mean_and_for_chance_the_bound_too() -> None:
     search = [row(95, 0.75, budget="macs<=100"), row(99, 0.70, budget="macs<=100")]
     chance = [row(95, 0.70), row(95, 0.7)]
-    found = judged(search, {"random": chance, "local": [row(95, 0.75), row(95, 0.71)]}, [(95, 0.7), (99, 0.7)])
+    hand = [row(90, 0.6, space="a"), row(100, 0.8, space="b")]
+    found = judged(search, {"hand": hand, "random": chance, "local": [row(95, 0.75), row(95, 0.71)]})
+    assert found["hand"]["search_minus_this"]["points"] == pytest.approx((75 - 70 + 70 - 78) / 2)
     assert found["used"]["mean"] == pytest.approx(0.97)
     assert found["random"]["search_minus_this"]["points"] == pytest.approx(2.5)
     assert not found["random"]["floor_holds"], "two seeds that differ by five points prove nothing"
     assert not found["local"]["floor_holds"]
-    assert judged(search[:1] * 2, {"random": chance}, [(95, 0.7)])["random"]["floor_holds"]
+    assert judged(search[:1] * 2, {"random": chance})["random"]["floor_holds"]
 
 
 def test_shapes_are_counted_on_live_edges() -> None:
