@@ -71,7 +71,8 @@ class Block(nn.Module):
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
         out += x if self.shortcut is None else self.shortcut(x)
-        return self.relu(out)
+        activated: Tensor = self.relu(out)
+        return activated
 
 
 class HandResNet(nn.Module):
@@ -95,7 +96,8 @@ class HandResNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
         x = self.blocks(self.relu(self.bn(self.conv(x))))
-        return self.linear(torch.flatten(self.pool(x), 1))
+        logits: Tensor = self.linear(torch.flatten(self.pool(x), 1))
+        return logits
 
 
 def optimizer_of(module: nn.Module) -> torch.optim.Optimizer:
@@ -118,7 +120,7 @@ def hand_step(module: nn.Module, batch: tuple[Tensor, Tensor]) -> Callable[[], N
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(module(inputs), targets).backward()
+        F.cross_entropy(module(inputs), targets).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     return step
@@ -137,7 +139,7 @@ def fabric_step(
         optimizer.zero_grad(set_to_none=True)
         outputs = net(inputs, chosen)
         groups = 1 if chosen is None else len(chosen)
-        task.group_losses(outputs, targets, groups).mean().backward()
+        task.group_losses(outputs, targets, groups).mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     return step

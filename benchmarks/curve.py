@@ -49,8 +49,8 @@ def draw(found: Mapping[str, Any], random: Sequence[Row]) -> None:
     single = [{"macs": row["macs"] / 1e6, "accuracy": 100 * row["test"]} for row in random]
     x = altair.X("macs:Q", scale=altair.Scale(zero=False), title="multiply-adds (M)")
     y = altair.Y("accuracy:Q", scale=altair.Scale(zero=False), title="test accuracy (%)")
-    curves = altair.Chart(altair.Data(values=mean)).mark_line(point=True).encode(x=x, y=y, color="curve:N")
-    dots = altair.Chart(altair.Data(values=single)).mark_tick(color="gray", size=6).encode(x=x, y=y)
+    curves = altair.Chart({"values": mean}).mark_line(point=True).encode(x=x, y=y, color="curve:N")
+    dots = altair.Chart({"values": single}).mark_tick(color="gray", size=6).encode(x=x, y=y)
     (dots + curves).properties(width=420, height=300).save(str(RESULTS / "curve.png"), scale_factor=2)
 
 

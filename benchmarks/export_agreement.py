@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -39,7 +40,7 @@ def trained(space: str, name: str, split: data.Split, shape: tuple[int, ...]) ->
         rows = slice(64 * step % 5000, 64 * step % 5000 + 64)
         loss = nn.functional.cross_entropy(network(data.prepare(split.inputs[rows])), split.targets[rows])
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     description = Description(space, net.architecture(name).to_json(), shape, tuple(map(str, range(10))))
     return network.eval(), description
@@ -65,7 +66,8 @@ def speed(network: fx.GraphModule, file: Path, shape: tuple[int, ...], repeats: 
 
     def eager() -> Tensor:
         with torch.inference_mode():
-            return network(2 * image - 1)
+            outputs: Tensor = network(2 * image - 1)
+            return outputs
 
     return interleave(lambda: session.run(None, {"input": array}), eager, repeats)
 
@@ -81,7 +83,7 @@ def main() -> None:
     test = dataset.test
     assert test is not None
     images = test.inputs[: arguments.images]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for space, name in SPACES.items():
         network, description = trained(space, name, dataset.train, dataset.input_shape)
         with torch.inference_mode():

@@ -36,7 +36,8 @@ def ratios(size: Size, batch: int, repeats: int) -> list[float]:
 
     def run(module: nn.Module) -> Tensor:
         with torch.inference_mode():
-            return module(images)
+            outputs: Tensor = module(images)
+            return outputs
 
     torch.testing.assert_close(run(network), run(hand), rtol=1e-4, atol=1e-4)
     seconds = rounds({"extracted": lambda: run(network), "hand": lambda: run(hand)}, repeats, warmups=5)

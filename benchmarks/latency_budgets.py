@@ -82,7 +82,7 @@ def predicted(run: Path) -> float:
     """What the predictor expected of the chosen architecture as its bound; of the last one if the run stepped back."""
     records = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
     chosen = [record for record in records if record["kind"] == "chosen"]
-    return next(value for key, value in chosen[-1].items() if key.startswith("cost/"))
+    return next(float(value) for key, value in chosen[-1].items() if key.startswith("cost/"))
 
 
 def main() -> None:

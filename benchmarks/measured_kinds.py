@@ -88,7 +88,8 @@ def outcome(name: str, runs: Path) -> dict[str, Any]:
         return {**row, "said": done.stderr.strip(), "budgets": [], "passed": False}
     again = command("certify", str(run), "--json")
     certified = json.loads((run / "certificate.json").read_text())
-    measured = json.loads(again.stdout) if again.returncode in (0, 1) else {"budgets": [], "holds": False}
+    empty: dict[str, Any] = {"budgets": [], "holds": False}
+    measured = json.loads(again.stdout) if again.returncode in (0, 1) else empty
     return {
         **row,
         "edges": len(json.loads((run / "summary.json").read_text())["architecture"]),
@@ -127,7 +128,7 @@ def _entry(cost: str, row: Profile, certified: Mapping[str, Any], again: Mapping
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Kind, promised, measured, its bound, measured again, its bound, verdicts, as text."""
     head = ("kind", "promised", "measured", "at most", "again", "at most", "holds", "holds again")
-    cells = [head]
+    cells: list[tuple[str, ...]] = [head]
     for row in rows:
         for entry in row["budgets"] or [None]:
             cells.append(_cells(row["kind"], entry))

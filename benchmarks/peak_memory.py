@@ -6,6 +6,7 @@ python -m benchmarks.peak_memory [--networks 20]
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import torch
 
@@ -30,7 +31,7 @@ def main() -> None:
     parser.add_argument("--networks", type=int, default=20)
     arguments = parser.parse_args()
     pin_threads(1)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for space, shape in SPACES.items():
         net = build(space, shape, 10).eval()
         for batch in BATCHES:

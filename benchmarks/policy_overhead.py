@@ -32,7 +32,7 @@ def shares(size: Size, repeats: int) -> list[float]:
     budgets, recipe, task = parse_all([BUDGET], net), fast(), Task()
     distribution = EdgeDistribution(net.graph)
     with torch.no_grad():
-        distribution.logits.copy_(initial_logits(recipe, budgets, net.graph, check(profile(budgets, 0), 0)))
+        distribution.logits.copy_(initial_logits(recipe, budgets, net, check(profile(budgets, 0), 0)))
     policy = Policy(distribution, budgets, recipe, steps=1000)
     optimizer, generator = optimizer_of(net), torch.Generator().manual_seed(0)
     found = []
@@ -42,7 +42,7 @@ def shares(size: Size, repeats: int) -> list[float]:
         sampled = time.perf_counter()
         losses = task.group_losses(net(inputs, draw.gates), targets, BATCH)
         optimizer.zero_grad(set_to_none=True)
-        losses.mean().backward()
+        losses.mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         trained = time.perf_counter()
         policy.update(draw, losses, 0.5, inputs)
