@@ -32,7 +32,7 @@ def shares(size: Size, repeats: int) -> list[float]:
     budgets, recipe, task = parse_all([BUDGET], net), fast(), Task()
     distribution = EdgeDistribution(net.graph)
     with torch.no_grad():
-        distribution.logits.copy_(initial_logits(recipe, budgets, net, check(profile(budgets, 0), 0)))
+        distribution.logits.copy_(initial_logits(recipe, budgets, net.graph, check(profile(budgets, 0), 0)))
     policy = Policy(distribution, budgets, recipe, steps=1000)
     optimizer, generator = optimizer_of(net), torch.Generator().manual_seed(0)
     found = []

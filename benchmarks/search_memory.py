@@ -96,7 +96,7 @@ def _default_warm_up(net: SuperNetwork, count: int) -> list[Tensor]:
     distribution = EdgeDistribution(net.graph)
     with torch.no_grad():
         anchor = check(profile(budgets, 0), 0)
-        distribution.logits.copy_(initial_logits(fast(), budgets, net, anchor))
+        distribution.logits.copy_(initial_logits(fast(), budgets, net.graph, anchor))
     generator = torch.Generator().manual_seed(0)
     return [distribution.sample(GROUPS, generator).gates for _ in range(count)]
 

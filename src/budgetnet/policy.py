@@ -11,12 +11,10 @@ import torch
 from torch import Tensor
 
 from budgetnet.budget import Budget, Multiplier, penalty
-from budgetnet.costs import macs
 from budgetnet.estimators import batch_mean, leave_one_out, score_function_loss
 from budgetnet.graph import Architecture, Graph
 from budgetnet.recipes import Recipe
 from budgetnet.sampling import INITIAL_LOGIT, Draw, EdgeDistribution
-from budgetnet.supernet import SuperNetwork
 
 BASELINES = {"leave-one-out": leave_one_out, "batch-mean": batch_mean}
 PROBES = 64
@@ -80,24 +78,22 @@ class Policy:
         self.multipliers = [Multiplier(**values) for values in state["multipliers"]]
 
 
-def initial_logits(recipe: Recipe, budgets: Sequence[Budget], net: SuperNetwork, anchor: Architecture) -> Tensor:
+def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anchor: Architecture) -> Tensor:
     """Γ's start: the recipe's value, or the most random one whose samples cost on average what the budgets allow.
 
     The distribution of largest entropy under a mean cost has logits a − μ·(what the edge adds to the cost): every edge
     gets its share of the training, and a sample costs no more than the network that is looked for. Where the budgets
     are so tight that hardly a sample connects, the edges of `anchor`, which is within them, are kept likely.
     """
-    graph = net.graph
     flat = torch.ones(len(graph.edges))
     if recipe.initial_logit is not None or not budgets:
         return flat * (INITIAL_LOGIT if recipe.initial_logit is None else recipe.initial_logit)
     if _affordable(flat, budgets, graph):
         return flat * _largest(lambda a: _affordable(a * flat, budgets, graph), 1.0, INITIAL_LOGIT)
     weights = relative_costs(budgets, graph)
-    lean = recipe.lean * (computing_shares(net) / weights).log()
 
     def free(ease: float) -> Tensor:
-        return (flat + lean - weights / ease).clamp_min(LEAST_LOGIT)
+        return (flat - weights / ease).clamp_min(LEAST_LOGIT)
 
     def anchored(ease: float) -> Tensor:
         return torch.where(anchor.gates(), torch.tensor(ANCHOR_LOGIT), free(ease))
@@ -117,17 +113,8 @@ def marginal_costs(budgets: Sequence[Budget], graph: Graph) -> Tensor:
 
 def relative_costs(budgets: Sequence[Budget], graph: Graph) -> Tensor:
     """What each edge adds, over the mean of all of them; a tenth more, so that no edge is nothing."""
-    return _relative(marginal_costs(budgets, graph))
-
-
-def computing_shares(net: SuperNetwork) -> Tensor:
-    """What each edge computes, in multiply-adds, in the measure of `relative_costs`."""
-    rows, cost = ~torch.eye(len(net.graph.edges), dtype=torch.bool), macs(net)
-    return _relative((cost(net.graph.full) - cost.evaluate(net.graph.live(rows))).clamp_min(0))
-
-
-def _relative(weights: Tensor) -> Tensor:
-    return weights.float() / weights.float().mean().clamp_min(1e-9) + 0.1
+    weights = marginal_costs(budgets, graph).float()
+    return weights / weights.mean().clamp_min(1e-9) + 0.1
 
 
 def _largest(good: Callable[[float], bool], low: float, high: float) -> float:

@@ -46,9 +46,6 @@ class Recipe:
     """`full`: the whole super network (paper); `sampled`: architectures from the initial Γ, fair to every edge."""
     initial_logit: float | None = None
     """Γ's start; None finds the value at which a sample costs what the budgets allow."""
-    lean: float = 0.0
-    """How much likelier Γ's start makes edges that compute more for what they cost: the power of that ratio in their
-    odds. Nothing under a budget on multiply-adds."""
     policy_lr: float | None = None
     """Γ's rate; None is `policy_travel` over the root of the number of search steps."""
     policy_travel: float = 0.05

@@ -155,7 +155,7 @@ def start_of(job: Job, anchor: Architecture) -> EdgeDistribution:
     """Γ as the search of this job starts it."""
     distribution = EdgeDistribution(job.net.graph)
     with torch.no_grad():
-        distribution.logits.copy_(initial_logits(job.recipe, job.budgets, job.net, anchor))
+        distribution.logits.copy_(initial_logits(job.recipe, job.budgets, job.net.graph, anchor))
     return distribution
 
 

@@ -139,7 +139,7 @@ class Loop:
         distribution = EdgeDistribution(self.net.graph)
         with torch.no_grad():
             if not self.fixed:
-                distribution.logits.copy_(initial_logits(self.recipe, self.budgets, self.net, self.fallback))
+                distribution.logits.copy_(initial_logits(self.recipe, self.budgets, self.net.graph, self.fallback))
         return Policy(distribution, self.budgets, self.recipe, max(1, self.total_steps("search")))
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
