@@ -2,7 +2,8 @@
 
 Random sub-architectures of a budget (`benchmarks/_opponents.py` has the protocol) with their test accuracy from scratch
 are scored on the shared weights at the end of the search phase: on the validation images that settle looks at, and on
-all of them, with the batch-norm statistics of the super network and with ones of their own. Answers are Spearman's rank
+all of them, with the batch-norm statistics of the super network and with ones of their own. And after each has been
+trained by itself for as long as a racer, from the shared weights and from fresh ones. Answers are Spearman's rank
 correlations of the negative loss with the accuracy; opponents that are trained already are not trained again.
 
     python -m benchmarks.ranking --data-root DATA [--protocol resnet] [--recipe fast] [--share 0.3] [--random 30]
@@ -12,11 +13,13 @@ correlations of the negative loss with the accuracy; opponents that are trained 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from benchmarks._common import summarise, write_result
 from benchmarks._opponents import Opponents, add_protocol
@@ -56,6 +59,15 @@ def scores(loop: Loop, architecture: Architecture) -> dict[str, float]:
     return found
 
 
+def alone(loop: Loop, architecture: Architecture, weights: Mapping[str, Tensor]) -> float:
+    """The loss on all validation data after as many epochs alone as a racer has, from these weights."""
+    loop.net.load_state_dict(weights)
+    recipe = replace(loop.recipe, finish_epochs=loop.recipe.race_epochs)
+    feeds = (loop.train, loop.validation)
+    outcome = Loop(loop.net, loop.task, *feeds, loop.budgets, recipe, architecture, seed=loop.seed, fixed=True).run()
+    return evaluate(outcome.model, loop.task, loop.validation.evaluation())[0]
+
+
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
     """The correlation of ranks; equal values share their mean rank."""
     return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
@@ -80,13 +92,26 @@ def main() -> None:
     opponents = Opponents.given(given)
     protocol = opponents.protocol
     limit = protocol.budget(given.share)
-    shared: dict[str, Any] = {"space": protocol.space, "data": protocol.data, "epochs": protocol.epochs, "threads": 1}
-    config = Config(budgets=(limit,), recipe=given.recipe, seed=given.seed, data_root=given.data_root, **shared)
+    config = Config(
+        space=protocol.space,
+        data=protocol.data,
+        data_root=given.data_root,
+        budgets=(limit,),
+        recipe=given.recipe,
+        epochs=protocol.epochs,
+        seed=given.seed,
+        threads=1,
+    )
     trained = opponents.random(given.share, given.random)
     loop, rows = searched(config), []
+    shared, fresh = copy.deepcopy(loop.net.state_dict()), prepare(config).net.state_dict()
     for row in trained:
-        text = Path(row["architecture"]).read_text(encoding="utf-8")
-        believed = scores(loop, Architecture.from_json(loop.net.graph, text))
+        architecture = Architecture.from_json(loop.net.graph, Path(row["architecture"]).read_text(encoding="utf-8"))
+        loop.net.load_state_dict(shared)
+        believed = scores(loop, architecture)
+        if loop.recipe.races:
+            believed["alone_from_shared"] = alone(loop, architecture, shared)
+            believed["alone_from_fresh"] = alone(loop, architecture, fresh)
         rows.append({"macs": row["macs"], "test": row["test"], "losses": believed})
     truth = [row["test"] for row in rows]
     correlations = {key: spearman([-row["losses"][key] for row in rows], truth) for key in rows[0]["losses"]}
