@@ -2,11 +2,11 @@
 
 Multiply-adds against parameters, at the same share of the full neural fabric (B-CNF): fine scales are where
 multiply-adds are spent, while an edge has the same parameters at every scale, so the share of kept edges at the two
-finest scales must be at least 20 points lower for multiply-adds. Steps on one machine against steps on four, at
-the same share of the full ResNet fabric (B-ResNet): the network for four must have more live units per step of its
-critical path. Finished runs are not run again.
+finest scales must be at least 20 points lower for multiply-adds, on average over the seeds. Steps on one machine
+against steps on four, at the same share of the full ResNet fabric (B-ResNet): the network for four must have more live
+units per step of its critical path. Finished runs are not run again.
 
-    python -m benchmarks.costs_shape --data-root DATA [--seed 0] [--out sweeps/costs-shape]
+    python -m benchmarks.costs_shape --data-root DATA [--seeds 0,1,2] [--steps-seed 0] [--out sweeps/costs-shape]
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 from PIL import Image
 
-from benchmarks._common import RESULTS, add_data_root, write_result
-from benchmarks._opponents import PROTOCOLS, Opponents, Table
+from benchmarks._common import RESULTS, add_data_root, numbers, summarise, write_result
+from benchmarks._opponents import PROTOCOLS, Opponents, Row, Table
 from budgetnet.costs import bind, steps
 from budgetnet.draw import Picture
 from budgetnet.draw.output import render
@@ -60,16 +60,17 @@ def main() -> None:
     """Runs what is missing, then writes the result and two pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_root(parser)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=numbers, default="0,1,2", help="of the neural fabric's searches")
+    parser.add_argument("--steps-seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("sweeps/costs-shape"))
     given = parser.parse_args()
-    where = (given.out, given.data_root, given.seed)
-    by_steps, by_scale = _steps(*where), _scales(*where)
+    where = (given.out, given.data_root)
+    by_steps, by_scale = _steps(*where, given.steps_seed), _scales(*where, given.seeds)
     protocol = f"reduced: {NEURAL.data}; {NEURAL.space} and {RESNET.space}; {EPOCHS} final epochs"
     passed = by_scale["passed"] and by_steps["passed"]
     result = {
         "protocol": protocol,
-        "seeds": [given.seed],
+        "seeds": {"scales": given.seeds, "steps": [given.steps_seed]},
         "passed": passed,
         "finest_scales": by_scale,
         "steps": by_steps,
@@ -77,44 +78,45 @@ def main() -> None:
     write_result("costs_shape", result)
 
 
-def _scales(out: Path, data_root: str, seed: int) -> dict[str, Any]:
-    runs = {"budgets": SCALES_BUDGETS, "seeds": [seed]}
-    _, table, (for_macs, for_params) = _search(
-        Opponents(NEURAL, out, data_root), "scales", runs, "costs_macs_params.png"
-    )
-    difference = finest_share(for_params) - finest_share(for_macs)
+def _scales(out: Path, data_root: str, seeds: Sequence[int]) -> dict[str, Any]:
+    runs = {"budgets": SCALES_BUDGETS, "seeds": seeds}
+    net, table, found = _search(Opponents(NEURAL, out, data_root), "scales", runs)
+    pairs = list(zip(table, found, strict=True))
+    draw(net, "costs_macs_params.png", [pair for pair in pairs if pair[0]["seed"] == seeds[0]])
+    by_cost = {
+        cost: [architecture for row, architecture in pairs if row["cost"] == cost] for cost in ("macs", "params")
+    }
+    shares = {cost: summarise(map(finest_share, networks)) for cost, networks in by_cost.items()}
+    difference = shares["params"]["mean"] - shares["macs"]["mean"]
     return {
         "difference_in_points": difference,
         "bar": POINTS,
         "passed": difference >= POINTS,
-        "share_of_kept_edges": {"macs": finest_share(for_macs), "params": finest_share(for_params)},
-        "kept_by_scale": {"macs": scale_counts(for_macs), "params": scale_counts(for_params)},
+        "share_of_kept_edges": shares,
+        "kept_by_scale": {cost: [scale_counts(network) for network in networks] for cost, networks in by_cost.items()},
         "table": table,
     }
 
 
 def _steps(out: Path, data_root: str, seed: int) -> dict[str, Any]:
     runs = {"budgets": STEPS_BUDGETS, "seeds": [seed]}
-    net, table, found = _search(Opponents(RESNET, out, data_root), "steps", runs, "costs_steps.png")
+    net, table, found = _search(Opponents(RESNET, out, data_root), "steps", runs)
+    draw(net, "costs_steps.png", list(zip(table, found, strict=True)))
     one, four = (parallel(net, architecture) for architecture in found)
     passed = four["units_per_step"] > one["units_per_step"]
     return {"passed": passed, "n=1": one, "n=4": four, "table": table}
 
 
-def _search(
-    fabric: Opponents, name: str, runs: Mapping[str, Any], picture: str
-) -> tuple[SuperNetwork, Table, list[Architecture]]:
+def _search(fabric: Opponents, name: str, runs: Mapping[str, Any]) -> tuple[SuperNetwork, Table, list[Architecture]]:
     net, table = fabric.protocol.build(), fabric.sweep(name, [runs], epochs=EPOCHS)
     files = [fabric.out / name / row["run"] / "architecture.json" for row in table]
-    found = [Architecture.from_json(net.graph, file.read_text(encoding="utf-8")) for file in files]
-    draw(net, picture, table, found)
-    return net, table, found
+    return net, table, [Architecture.from_json(net.graph, file.read_text(encoding="utf-8")) for file in files]
 
 
-def draw(net: SuperNetwork, file: str, rows: Table, found: Sequence[Architecture]) -> None:
+def draw(net: SuperNetwork, file: str, found: Sequence[tuple[Row, Architecture]]) -> None:
     """Networks side by side, each with the cost that it was found for."""
     pictures = []
-    for row, architecture in zip(rows, found, strict=True):
+    for row, architecture in found:
         title = f"{row['budget']}: {100 * row['validation']:.1f} % on validation data"
         pictures.append(_image(Picture(net, architecture, None, bind(row["cost"], net), title)))
     width, height = max(p.width for p in pictures), max(p.height for p in pictures)
