@@ -200,6 +200,13 @@ def mean_cost(net: SuperNetwork, logits: torch.Tensor, budget: str) -> float:
     return float(meter.evaluate(gates[net.graph.live(gates).any(1)]).mean())
 
 
+def test_a_long_chain_under_a_loose_budget_starts_where_it_connects() -> None:
+    graph = Graph(Edge(f"{i}.{lane}", str(i), str(i + 1)) for i in range(30) for lane in range(2))
+    net = SuperNetwork(graph, {edge.name: nn.Linear(3, 3) for edge in graph.edges}, input_shape=(3,))
+    budgets = parse_all(["macs<=100%"], net)
+    assert initial_logits(fast(), budgets, graph, graph.full).tolist() == pytest.approx([3.0] * 60, abs=1e-2)
+
+
 def test_under_a_tight_budget_what_costs_more_is_less_likely() -> None:
     net = build("resnet-fabric:width=3,channels=4", (3, 16, 16), 10)
     budgets = parse_all(["macs<=9%"], net)

@@ -130,22 +130,29 @@ def _largest(good: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def _largest_equal(budgets: Sequence[Budget], graph: Graph) -> float:
-    """The largest logit of all edges at which samples cost what the budgets allow, were there enough that connect."""
+    """The largest logit of all edges at which those samples that connect cost what the budgets allow."""
     low, high = LEAST_LOGIT, INITIAL_LOGIT
     for _ in range(14):
         middle = (low + high) / 2
-        good = _affordable(torch.full((len(graph.edges),), middle), budgets, graph, 0.0)
-        low, high = (middle, high) if good else (low, middle)
+        _, fits = _probe(torch.full((len(graph.edges),), middle), budgets, graph)
+        low, high = (middle, high) if fits else (low, middle)
     return low
 
 
 def _affordable(logits: Tensor, budgets: Sequence[Budget], graph: Graph, least: float = 0.5) -> bool:
-    """Whether more than a share of the samples connect, and those cost on average what the budgets allow."""
+    """Whether more than a share of the samples connect, and those cost what the budgets allow."""
+    share, fits = _probe(logits, budgets, graph)
+    return share > least and fits
+
+
+def _probe(logits: Tensor, budgets: Sequence[Budget], graph: Graph) -> tuple[float, bool]:
+    """The share of samples that connect, and whether those cost on average what the budgets allow."""
     trial = EdgeDistribution(graph)
     with torch.no_grad():
         trial.logits.copy_(logits)
     gates = trial.sample(PROBES, torch.Generator().manual_seed(0)).gates
     connected = gates[graph.live(gates).any(1)]
-    return len(connected) > least * PROBES and all(
-        float(budget.meter.evaluate(connected).mean()) <= budget.maximum for budget in budgets
-    )
+    if not len(connected):
+        return 0.0, True
+    fits = all(float(budget.meter.evaluate(connected).mean()) <= budget.maximum for budget in budgets)
+    return len(connected) / PROBES, fits
