@@ -102,6 +102,22 @@ def test_a_tar_file_cannot_write_outside(server, tmp_path: Path, member: str, re
     assert not Path("/evil").exists()
 
 
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_links_in_a_tar_file_lead_nowhere(server, tmp_path: Path, kind: bytes) -> None:
+    folder, address = server
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    with tarfile.open(folder / "set.tar.gz", "w:gz") as archive:
+        link = tarfile.TarInfo("set/link")
+        link.type, link.linkname = kind, str(outside)
+        archive.addfile(link)
+        archive.addfile(tarfile.TarInfo("set/link/evil"), io.BytesIO())
+    md5 = hashlib.md5((folder / "set.tar.gz").read_bytes(), usedforsecurity=False).hexdigest()
+    obtain(Archive(f"{address}/set.tar.gz", md5, "set"), tmp_path / "root")
+    assert content(tmp_path / "root") == {"set", "set/link", "set/link/evil"}, "a folder of its own"
+    assert not content(outside)
+
+
 def test_a_tar_file_without_the_folder_is_refused(server, tmp_path: Path, refuses) -> None:
     folder, address = server
     md5 = tar(folder / "set.tar.gz", {"other/a": b"A"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -112,9 +113,17 @@ def _is_tar(archive: Archive) -> bool:
 
 
 def _unpack(packed: Path, folder: Path) -> Path:
+    """Regular files alone, none of them outside; the filters of `extractall` are not in every Python 3.11."""
     with tarfile.open(packed) as tar:
-        # "data" refuses links and paths that leave the folder, devices, and odd permissions.
-        tar.extractall(folder, filter="data")
+        for member in tar:
+            target = (folder / member.name.lstrip("/")).resolve()
+            if not target.is_relative_to(folder.resolve()):
+                raise tarfile.TarError(f"{member.name} in it leads out of its folder")
+            content = tar.extractfile(member) if member.isfile() else None
+            if content is not None:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("wb") as file:
+                    shutil.copyfileobj(content, file)
     return folder
 
 
