@@ -1,6 +1,7 @@
 """The loop: its phases, the budgets that its results keep, interruption, faults, and the paper's recipe."""
 
 import math
+import sys
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -39,15 +40,28 @@ def test_a_search_goes_through_its_phases_and_records_them() -> None:
     assert epochs == {"warm-up": 1, "search": 2, "race": racers, "finish": 2}
     assert 2 <= racers <= 4
     assert sum(r.kind == "candidate" for r in kept.records) >= 1
-    search = [r for r in kept.records if r.kind == "epoch" and r.phase == "search"]
+    epochs_of_search = [r for r in kept.records if r.kind == "epoch" and r.phase == "search"]
     for name in ("loss", "accuracy", "entropy", "cost/macs", "violation/macs", "lambda/macs", "lr", "policy_lr"):
-        assert all(math.isfinite(r.values[name]) for r in search), name
-    assert all(len(r.values["probabilities"]) == 6 for r in search)
+        assert all(math.isfinite(r.values[name]) for r in epochs_of_search), name
+    assert all(len(r.values["probabilities"]) == 6 for r in epochs_of_search)
     steps = [r for r in kept.records if r.kind == "step" and r.phase == "search"]
     assert len(steps) == 10
     assert {"cost/macs", "lambda/macs", "violation/macs"} <= steps[0].values.keys()
     assert set(outcome.seconds) == set(PHASES)
     assert {entry.phase for entry in outcome.archive} == {"search", "settle"}
+
+
+@pytest.mark.parametrize(("seconds", "epochs"), [(1e9, 0), (-1.0, 2 + 3 + 4)])
+def test_every_phase_is_kept_and_an_epoch_that_took_a_while(
+    seconds: float, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint after every short epoch would cost more than it could save."""
+    monkeypatch.setattr(sys.modules[Loop.__module__], "EPOCH_SECONDS", seconds)
+    saved: list[tuple[int, int]] = []
+    recipe = short(warmup_epochs=2, search_epochs=3, finish_epochs=4, race=1)
+    make_loop(recipe=recipe, save=lambda state: saved.append((state["phase"], state["step"]))).run()
+    assert [phase for phase, step in saved if step == 0] == [1, 2, 3, 4, 5]
+    assert sum(step > 0 for _, step in saved) == epochs
 
 
 def test_the_network_that_comes_back_learned_and_is_the_architecture() -> None:
@@ -61,8 +75,8 @@ def test_the_network_that_comes_back_learned_and_is_the_architecture() -> None:
 
 def test_other_ways_to_settle_start_from_the_same_shared_weights_and_forget_gamma() -> None:
     outcomes = {method: make_loop(recipe=short(settle=method)).run() for method in CHOICES["settle"]}
-    search = {method: [e for e in o.archive if e.phase == "search"] for method, o in outcomes.items()}
-    looks = {method: [(e.loss, e.metric) for e in entries] for method, entries in search.items()}
+    seen = {method: [e for e in o.archive if e.phase == "search"] for method, o in outcomes.items()}
+    looks = {method: [(e.loss, e.metric) for e in entries] for method, entries in seen.items()}
     assert looks["climb"] == looks["evolution"] == looks["local"]
     for method, outcome in outcomes.items():
         settled = [entry for entry in outcome.archive if entry.phase == "settle"]

@@ -37,7 +37,8 @@ STEP_RECORDS = 20
 """Step records in an epoch."""
 SNAPSHOTS = 60
 """Step records of a search that carry Γ."""
-SAVE_SECONDS = 60.0
+SAVE_SECONDS, EPOCH_SECONDS = 60.0, 5.0
+"""Between checkpoints at most, and at least before one at the end of an epoch; the end of a phase is always kept."""
 STEPS_BACK = 3
 """Finished networks that may fail their certificate before the smallest one is finished."""
 EVIDENCE_BATCHES = 4
@@ -193,7 +194,7 @@ class Loop:
                 done = self._progress(phase, total) >= 1
                 self._after_step(values, len(batch[0]), done)
                 self.seconds[phase] += time.monotonic() - clock
-                self._maybe_save()
+                self._maybe_save(SAVE_SECONDS if self._done % self.train.steps else EPOCH_SECONDS)
                 if done:
                     break
 
@@ -303,7 +304,7 @@ class Loop:
             self._record("step", {**self.interval.take(), **self._snapshot(every)})
         if self._done % self.train.steps == 0 or last:
             self._record("epoch", {**self.epoch_tally.take(), **self._look()})
-            self.checkpoint()
+            self._check_weights()
 
     def _snapshot(self, every: int) -> dict[str, Any]:
         """Γ as it is, a few dozen times in the whole search: enough to watch it settle."""
@@ -469,11 +470,12 @@ class Loop:
             epoch = 0 if PHASES[self.phase] == "settle" else math.ceil(self.step / self.train.steps)
             self.sink.write(Record(kind, PHASES[self.phase], epoch, self.step, round(self.elapsed(), 3), values))
 
-    def _maybe_save(self) -> None:
+    def _maybe_save(self, after: float) -> None:
+        """Saves if the user asks to stop, or if the last checkpoint is so many seconds old."""
         if self.should_stop():
             self.checkpoint()
             raise Interrupted
-        if time.monotonic() - self._saved > SAVE_SECONDS:
+        if time.monotonic() - self._saved > after:
             self.checkpoint()
 
     def _fault(self, what: str) -> UserError:
@@ -483,11 +485,14 @@ class Loop:
             "checkpoint is kept: go on with --resume --lr-scale 0.3, or look at the data"
         )
 
+    def _check_weights(self) -> None:
+        if any(not bool((parameter.detach().abs() < DIVERGED).all()) for parameter in self.module.parameters()):
+            raise self._fault("the weights have diverged")
+
     @timed("checkpoint")
     def checkpoint(self) -> None:
         """Saves the state; one that has diverged is not worth going on from, and is refused."""
-        if any(not bool((parameter.detach().abs() < DIVERGED).all()) for parameter in self.module.parameters()):
-            raise self._fault("the weights have diverged")
+        self._check_weights()
         self.save(self.state())
         self._saved = time.monotonic()
 
