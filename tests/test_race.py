@@ -2,6 +2,8 @@
 
 import copy
 import math
+import sys
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -10,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from budgetnet.evaluation import evaluate
 from budgetnet.extract import extract
 from budgetnet.race import APART, Race, distance, field_of
-from budgetnet.recipes import fast, fixed, learning_rate, paper
+from budgetnet.recipes import fast, fixed, paper
 from budgetnet.search import PHASES, Loop
 from budgetnet.supernet import call
-from tests.small_runs import Kept, make_loop, short
+from tests.small_runs import Kept, make_loop, mlp, short
 from tests.strategies import examples
 
 EDGES = 5
@@ -59,13 +60,24 @@ def test_the_best_weights_are_kept_as_they_were() -> None:
     for value, loss in enumerate((0.9, 0.4, 0.7)):
         assert not race.over
         weights["w"].fill_(value)
-        race.finish(loss, weights)
+        race.observe(loss, 1.0)
+        assert race.finish(weights) == loss
     assert race.over
     assert race.best is not None
     assert race.best["w"].tolist() == [1.0, 1.0]
     assert [gates.tolist() for gates in race.ranked()] == [row(n).tolist() for n in (2, 3, 1)]
     again = Race(**race.state())
     assert (again.losses, again.place) == (race.losses, 3)
+
+
+def test_a_racer_is_judged_by_the_end_of_its_training() -> None:
+    race = Race([row(1), row(2)])
+    for step in range(1, 9):
+        race.observe(float(step), step / 8)
+    assert race.finish({}) == 7.5
+    race.observe(3.0, 1.7)  # a time limit may end it with its first step
+    assert race.finish({}) == 3.0
+    assert race.losses == [7.5, 3.0]
 
 
 def raced(race_epochs: float = 0.6, **options: Any) -> tuple[Loop, list[dict[str, Any]]]:
@@ -76,30 +88,33 @@ def raced(race_epochs: float = 0.6, **options: Any) -> tuple[Loop, list[dict[str
     return loop, saved
 
 
-def trained_alone(loop: Loop, start: dict[str, Any], gates: Tensor) -> tuple[float, dict[str, Tensor]]:
-    """What a racer comes to if it is trained by a plain loop from the shared weights: its loss and weights."""
-    loop.net.load_state_dict(start["supernet"])
+def trained_alone(loop: Loop, gates: Tensor) -> tuple[float, dict[str, Tensor]]:
+    """What a racer comes to if it is trained by a plain loop from fresh weights: its loss and weights."""
+    fresh = mlp()
+    loop.net.load_state_dict(fresh.state_dict())
     model = extract(loop.net, loop.net.graph.architecture(gates))
     recipe, steps = loop.recipe, loop.total_steps("race")
     optimizer = torch.optim.SGD(model.parameters(), 1.0, recipe.momentum, nesterov=True, weight_decay=5e-4)
+    losses = []
     for step, (inputs, targets) in zip(range(steps), loop.train.training(300_000), strict=False):
-        optimizer.param_groups[0]["lr"] = learning_rate(recipe, step / steps, recipe.finish_rise)
+        optimizer.param_groups[0]["lr"] = recipe.lr * (max(4 * step / steps, 0.04) if 4 * step < steps else 1.0001)
         optimizer.zero_grad()
         model.train()
-        torch.nn.functional.cross_entropy(call(model, inputs), targets).backward()
+        loss = torch.nn.functional.cross_entropy(call(model, inputs), targets)
+        loss.backward()
         optimizer.step()
-    loss, _ = evaluate(model, loop.task, loop.validation.evaluation())
-    return loss, dict(model.state_dict())
+        losses += [float(loss.detach())] if 4 * (step + 1) > 3 * steps else []
+    return fmean(losses), dict(model.state_dict())
 
 
-def test_every_racer_starts_from_the_shared_weights_and_the_best_one_is_finished_with_its_own() -> None:
+def test_every_racer_starts_from_fresh_weights_and_the_best_one_is_finished_with_its_own() -> None:
     kept = Kept()
     loop, saved = raced(sink=kept)
     start = next(state for state in saved if PHASES[state["phase"]] == "race" and state["step"] == 0)
-    losses = [r.values["validation_loss"] for r in kept.records if r.kind == "racer"]
+    losses = [r.values["loss"] for r in kept.records if r.kind == "racer"]
     racers = start["race"]["racers"]
     assert len(racers) == len(losses) >= 2
-    alone = [trained_alone(loop, start, gates) for gates in racers]
+    alone = [trained_alone(loop, gates) for gates in racers]
     assert losses == pytest.approx([loss for loss, _ in alone], rel=1e-4)
     best = losses.index(min(losses))
     finish = next(state for state in saved if PHASES[state["phase"]] == "finish" and state["step"] == 0)
@@ -111,9 +126,16 @@ def test_every_racer_starts_from_the_shared_weights_and_the_best_one_is_finished
     assert all(loop.budgets[0].meter(loop.net.graph.architecture(g)) <= loop.budgets[0].maximum for g in racers)
 
 
-def test_a_run_goes_on_from_each_of_its_checkpoints_to_the_same_network() -> None:
-    loop, saved = raced(race_epochs=1.4)
-    assert sum(state["phase"] == PHASES.index("race") for state in saved) >= 5, "also between training and judging"
+@pytest.mark.parametrize("race_epochs", [1.0, 1.4])
+def test_a_run_goes_on_from_each_of_its_checkpoints_to_the_same_network(
+    race_epochs: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from the middle of a racer's training, or between its training and its judging."""
+    monkeypatch.setattr(sys.modules[Loop.__module__], "EPOCH_SECONDS", -1.0)
+    loop, saved = raced(race_epochs)
+    racing = [state["step"] / loop.total_steps("race") for state in saved if state["phase"] == PHASES.index("race")]
+    assert len(racing) >= 4
+    assert all(place % 1 == 0 for place in racing) == (race_epochs == 1.0)
     for state in saved:
         again = make_loop(recipe=loop.recipe)
         again.load_state(copy.deepcopy(state))
@@ -138,4 +160,5 @@ def test_only_a_recipe_that_settles_races() -> None:
     assert not fixed(fast()).races
     assert math.isclose(fast(32).race_epochs, 2 * fast(16).race_epochs)
     assert (paper().epochs, fixed(fast(9)).epochs) == (300, 9)
-    assert fast(16).epochs == pytest.approx(0.5 + 2.5 + 4 * 0.75 + 16)
+    assert fast(16).epochs == pytest.approx(0.25 + 1.25 + 6 + 15)
+    assert fixed(fast(16)).finish_epochs == 16, "as long as a winner, its race included"

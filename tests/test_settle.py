@@ -11,7 +11,8 @@ from budgetnet.budget import Budget, parse_all, within_all
 from budgetnet.feasibility import check, profile
 from budgetnet.policy import marginal_costs
 from budgetnet.recipes import CHOICES
-from budgetnet.settle import Settler, settle
+from budgetnet.sampling import EdgeDistribution
+from budgetnet.settle import Settler, samples, settle
 from budgetnet.supernet import SuperNetwork
 from tests.small_runs import mlp
 from tests.strategies import generator, random_gates, small_space
@@ -76,6 +77,34 @@ def test_no_edge_fits_into_a_neighbour_either(net: SuperNetwork, texts: list[str
         assert torch.equal(settler.fill(neighbour), neighbour)
         gates, moves = neighbour, moves + 1
     assert moves
+
+
+@pytest.mark.parametrize("texts", BUDGETS, ids=str)
+def test_samples_are_within_the_budgets_and_use_them_up(net: SuperNetwork, texts: list[str]) -> None:
+    settler, budgets = make(net, texts)
+    found = samples(EdgeDistribution(net.graph, 0.0), settler, 5)
+    assert 1 <= len(found) <= 5
+    for gates in found:
+        assert torch.equal(settler.fill(gates), gates), "nothing more fits"
+        assert bool(within_all(budgets, gates[None])[0])
+
+
+@pytest.mark.parametrize(("logit", "share", "close"), [(0.0, 60, True), (-1.5, 95, False)])
+def test_samples_are_draws_of_gamma_close_to_the_budget_or_else_the_closest(
+    logit: float, share: int, close: bool
+) -> None:
+    net = small_space("resnet-fabric", width=2)
+    settler, (budget,) = make(net, [f"macs<={share}%"], seed=5)
+    distribution = EdgeDistribution(net.graph, logit)
+    found, again, draws = samples(distribution, settler, 4), generator(5), []
+    for _ in range(1 if close else 32):
+        live = net.graph.live(distribution.sample(64, again, connected=True).gates)
+        draws += [(float(budget.meter.evaluate(row[None])[0]) / budget.maximum, row) for row in live if row.any()]
+    inside = list({row.numpy().tobytes(): (use, row) for use, row in reversed(draws) if use <= 1}.values())[::-1]
+    assert (max(use for use, _ in inside) >= 0.9) == close
+    best = [pair for pair in inside if pair[0] >= 0.9] or sorted(inside, key=lambda pair: -pair[0])
+    assert len(found) == 4
+    assert all(bool((row & ~filled).sum() == 0) for (_, row), filled in zip(best, found, strict=False))
 
 
 def test_shrinking_drops_the_least_preferred_first() -> None:

@@ -1,18 +1,24 @@
-"""Race: the best candidates of settle are trained for a while each, and the one that then does best is finished.
+"""Race: candidates are trained for a while each from fresh weights, and the one that learns best is finished.
 
-Shared weights tell good architectures from bad ones, but hardly the good ones from each other.
+Shared weights favour what learns fast, and so does a short training that ends with small steps. At the full learning
+rate it soon shows how much a network can learn: its loss on batches that it has not seen, before each step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from torch import Tensor
 
 APART = 0.3
 """The least distance between racers, as a share of what either of two computes."""
+
+
+JUDGED = 0.25
+"""The share of its training by the end of which a racer is judged."""
 
 
 @dataclass
@@ -22,6 +28,8 @@ class Race:
     racers: list[Tensor]
     losses: list[float] = field(default_factory=list)
     best: Mapping[str, Tensor] | None = None
+    seen: list[float] = field(default_factory=list)
+    """Losses of the steps by which the racer whose turn it is will be judged."""
 
     @property
     def place(self) -> int:
@@ -33,11 +41,18 @@ class Race:
         """Whether all have run."""
         return self.place == len(self.racers)
 
-    def finish(self, loss: float, weights: Mapping[str, Tensor]) -> None:
-        """The racer whose turn it was has come to this loss with these weights."""
+    def observe(self, loss: float, progress: float) -> None:
+        """The loss of a step of the racer whose turn it is, and how much of its training is then done."""
+        if progress > 1 - JUDGED:
+            self.seen.append(loss)
+
+    def finish(self, weights: Mapping[str, Tensor]) -> float:
+        """The racer whose turn it was has come to these weights. Returns the loss by which it is judged."""
+        loss, self.seen = fmean(self.seen), []
         if not self.losses or loss < min(self.losses):
             self.best = {name: value.detach().clone() for name, value in weights.items()}
         self.losses.append(loss)
+        return loss
 
     def ranked(self) -> list[Tensor]:
         """Those that have run, the best first."""
@@ -47,7 +62,7 @@ class Race:
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
         best = None if self.best is None else dict(self.best)
-        return {"racers": list(self.racers), "losses": list(self.losses), "best": best}
+        return {"racers": list(self.racers), "losses": list(self.losses), "best": best, "seen": list(self.seen)}
 
 
 def distance(a: Tensor, b: Tensor, weights: Tensor) -> float:

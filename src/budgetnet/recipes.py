@@ -70,8 +70,10 @@ class Recipe:
     settle_share: float = 0.12
     settle_examples: int = 1024
     race: int = 1
-    """Candidates of settle that are trained for `race_epochs` each; the one that then does best is finished."""
+    """Candidates that are trained for `race_epochs` each; the one that learns best is finished."""
     race_epochs: float = 0.0
+    wild: int = 0
+    """How many of them are samples of Γ's start, whatever shared weights say of them."""
 
     def __post_init__(self) -> None:
         for field, choices in CHOICES.items():
@@ -100,14 +102,16 @@ class Recipe:
 
 
 def fast(epochs: float = 16) -> Recipe:
-    """The default: sampled warm-up, policy gradient, settle, race, and `epochs` of finish for the winner."""
+    """The default: sampled warm-up, policy gradient, settle, race. A winner is trained for `epochs`, race included."""
     return Recipe(
         "fast",
-        warmup_epochs=epochs * 0.5 / 16,
-        search_epochs=epochs * 2.5 / 16,
-        race=4,
-        race_epochs=epochs * 0.75 / 16,
-        finish_epochs=epochs,
+        warmup_epochs=epochs * 0.25 / 16,
+        search_epochs=epochs * 1.25 / 16,
+        settle_share=0.03,
+        race=6,
+        wild=3,
+        race_epochs=epochs / 16,
+        finish_epochs=epochs * 15 / 16,
     )
 
 
@@ -140,7 +144,8 @@ def paper(epochs: float = 300, task: str = "classification") -> Recipe:
 
 def fixed(recipe: Recipe) -> Recipe:
     """The same recipe for one fixed architecture: all its epochs are finish."""
-    total = recipe.finish_epochs or recipe.warmup_epochs + recipe.search_epochs
+    alone = recipe.finish_epochs + (recipe.race_epochs if recipe.races else 0.0)
+    total = alone or recipe.warmup_epochs + recipe.search_epochs
     return replace(
         recipe,
         warmup_epochs=0,

@@ -13,7 +13,7 @@ from budgetnet.graph import Architecture, Graph
 
 INITIAL_LOGIT = 3.0
 """The paper's start: p ≈ 0.95."""
-TRIES = 16
+TRIES = 32
 """Draws of an architecture that is to be connected."""
 
 

@@ -25,7 +25,7 @@ from budgetnet.race import Race, field_of
 from budgetnet.recipes import PER_EXAMPLE, Recipe, learning_rate
 from budgetnet.records import Record, Sink, Tally
 from budgetnet.sampling import Draw, EdgeDistribution
-from budgetnet.settle import Settler, settle
+from budgetnet.settle import Settler, samples, settle
 from budgetnet.stopwatch import OFF, Untimed, timed
 from budgetnet.supernet import SuperNetwork, call
 from budgetnet.tasks import Task
@@ -47,6 +47,9 @@ TRIMS = 4
 """Measurements of one candidate, with edges dropped after each that failed."""
 DIVERGED = 1e8
 """A weight of this size is beyond saving."""
+
+RACE_RISE = 0.25
+"""The share of a racer's training in which the learning rate rises; then it stays."""
 
 TIME_SHARES = {"warm-up": 0.04, "search": 0.2, "settle": 0.26, "race": 0.36, "finish": 0.92}
 """With a time limit: the share of it by which each phase ends. The rest is for the final evaluation and export."""
@@ -107,6 +110,7 @@ class Loop:
         self.module: nn.Module = self.net
         self.architecture: Architecture | None = None
         self.race = Race([])
+        self.fresh = {} if self.fixed else {name: value.clone() for name, value in self.net.state_dict().items()}
         self.runners_up: list[Architecture] = []
         self.steps_back = 0
         self.archive: list[Evaluated] = []
@@ -155,7 +159,7 @@ class Loop:
         )
 
     def single_out(self, architecture: Architecture) -> None:
-        """From here on, this architecture alone is trained, from the weights that it has in the super network."""
+        """From here on, this architecture alone is trained, with the weights that it has in the super network."""
         self.architecture = architecture
         self.module = extract(self.net, architecture)
         self.optimizer = self._make_optimizer()
@@ -191,7 +195,10 @@ class Loop:
                 clock = time.monotonic()
                 values = self.train_step(phase, batch, self._progress(phase, total))
                 self.step += 1
-                done = self._progress(phase, total) >= 1
+                progress = self._progress(phase, total)
+                done = progress >= 1
+                if phase == "race":
+                    self.race.observe(values["loss"], progress)
                 self._after_step(values, len(batch[0]), done)
                 self.seconds[phase] += time.monotonic() - clock
                 self._maybe_save(SAVE_SECONDS if self._done % self.train.steps else EPOCH_SECONDS)
@@ -199,19 +206,15 @@ class Loop:
                     break
 
     def _race(self) -> None:
-        """Trains the racers on the same batches, from the shared weights; the one that does best goes on to finish."""
+        """Trains the racers on the same batches, from fresh weights; the one that learns best goes on to finish."""
         race, total = self.race, self.total_steps("race")
         while not race.over:
             if self._done == 0:
                 self.single_out(self.net.graph.architecture(race.racers[race.place]))
             self._train("race", total)
-            clock = time.monotonic()
-            with self.watch.part("evaluation"):
-                loss, metric = evaluate(self.module, self.task, self.validation.evaluation())
-            self.seconds["race"] += time.monotonic() - clock
-            race.finish(loss, self.module.state_dict())
+            loss = race.finish(self.module.state_dict())
             self.step = race.place * total
-            self._record("racer", {"validation_loss": loss, "validation_accuracy": metric})
+            self._record("racer", {"loss": loss})
         if race.best is not None:
             winner, *others = (self.net.graph.architecture(gates) for gates in race.ranked())
             self.single_out(winner)
@@ -270,7 +273,9 @@ class Loop:
 
     def _learning_rate(self, phase: str, progress: float) -> float:
         """One cycle for warm-up and search together and one for a network alone; the paper's runs over everything."""
-        if phase in ("race", "finish"):
+        if phase == "race":
+            return learning_rate(self.recipe, min(progress, RACE_RISE), RACE_RISE)
+        if phase == "finish":
             return learning_rate(self.recipe, progress, self.recipe.finish_rise)
         parts = (self.recipe.warmup_epochs, self.recipe.search_epochs)
         done = parts[0] * progress if phase == "warm-up" else parts[0] + parts[1] * progress
@@ -382,26 +387,30 @@ class Loop:
             self._choose(ranked)
         else:
             self.runners_up = ranked
+            self.net.load_state_dict(self.fresh)
+        self.fresh = {}
         self.seconds["settle"] += time.monotonic() - clock
 
     def _line_up(self, ranked: Sequence[Architecture]) -> Race:
         """The race of the best candidates that hold every budget by evidence; of nobody if there is no choice."""
         if not self.recipe.races:
             return Race([])
-        weights = relative_costs(self.budgets, self.net.graph)
-        best = field_of([architecture.live().gates() for architecture in ranked], weights, self.recipe.race)
+        recipe, weights = self.recipe, relative_costs(self.budgets, self.net.graph)
+        best = field_of([architecture.live().gates() for architecture in ranked], weights, recipe.race - recipe.wild)
+        start, settler = self._make_policy().distribution, self._settler("wild", noise=2.0)
+        best = field_of([*best, *samples(start, settler, 4 * recipe.race)], weights, recipe.race)
         racers = [self._trimmed(self.net.graph.architecture(gates)) for gates in best]
         holding = {architecture: architecture.gates() for architecture in racers if architecture is not None}
         return Race(list(holding.values()) if len(holding) > 1 else [])
 
     def _starts(self, count: int) -> list[Tensor]:
         """Where settle begins: Γ's mode, the best of the archive and samples; without Γ, samples of its start."""
-        distribution, generator = self.policy.distribution, self._generator("settle", 0)
         if self.recipe.settle != "climb":
-            return list(self._make_policy().distribution.sample(count, generator).gates)
+            return samples(self._make_policy().distribution, self._settler("starts"), count)
+        distribution = self.policy.distribution
         best = sorted((entry for entry in self.archive if entry.feasible), key=lambda entry: entry.loss)
-        samples = distribution.sample(count, generator).gates
-        return [distribution.mode().gates(), *(entry.gates for entry in best[:2]), *samples]
+        likely = samples(distribution, self._settler("starts", noise=2.0), count)
+        return [distribution.mode().gates(), *(entry.gates for entry in best[:2]), *likely]
 
     def _affordable_evaluations(self) -> int:
         """A candidate is a few forward passes, each a third of a training step."""
@@ -443,13 +452,12 @@ class Loop:
             architecture = self.net.graph.architecture(settler.fill(gates))
         return None
 
-    def _settler(self) -> Settler:
+    def _settler(self, purpose: str = "settle", noise: float = 0.0) -> Settler:
         preference = self.policy.distribution.logits.detach().cpu()
-        noise = 0.0
         if self.recipe.settle != "climb":
             preference, noise = torch.zeros_like(preference), 1.0
         weights = marginal_costs(self.budgets, self.net.graph).tolist()
-        return Settler(self.net.graph, self.budgets, preference, weights, self._generator("settle", 1), noise)
+        return Settler(self.net.graph, self.budgets, preference, weights, self._generator(purpose, 1), noise)
 
     def step_back(self) -> bool:
         """Starts the finish of the next best architecture, after a few of the fallback; False if that was it."""
@@ -505,6 +513,7 @@ class Loop:
             "elapsed": self.elapsed(),
             "weights": dict(self.module.state_dict()),
             "supernet": dict(self.net.state_dict()) if self._can_step_back() or not self.race.over else None,
+            "fresh": dict(self.fresh),
             "optimizer": self.optimizer.state_dict(),
             "policy": self.policy.state(),
             "architecture": None if self.architecture is None else self.architecture.gates(),
@@ -529,7 +538,7 @@ class Loop:
         self.module.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.policy.load_state(state["policy"])
-        self.race = Race(**state["race"])
+        self.race, self.fresh = Race(**state["race"]), state["fresh"]
         self.runners_up = [graph.architecture(gates) for gates in state["runners_up"]]
         self.steps_back = state["steps_back"]
         self.archive = [Evaluated(**entry) for entry in state["archive"]]

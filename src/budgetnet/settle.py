@@ -15,6 +15,12 @@ from torch import Tensor
 
 from budgetnet.budget import Budget, within_all
 from budgetnet.graph import Graph
+from budgetnet.sampling import EdgeDistribution
+
+CLOSE = 0.9
+"""The share of its budgets that a sample uses if it is close to them."""
+ROUNDS, ROUND = 32, 64
+"""Samples that are drawn at most to find those."""
 
 Score = Callable[[Tensor], float]
 """What an architecture's row of gates is worth on held-out data, the smaller the better."""
@@ -91,6 +97,30 @@ class Settler:
 
     def _noisy(self, noise: float) -> Tensor:
         return self.preference + noise * torch.randn(self.preference.shape, generator=self.generator)
+
+
+def samples(distribution: EdgeDistribution, settler: Settler, count: int) -> list[Tensor]:
+    """Architectures of Γ (live gates) that are within the budgets and close to one of them, filled up.
+
+    Where too few are close, the closest stand in: what is filled up from far below is no longer a sample of Γ, and one
+    that edges were dropped from even less.
+    """
+    graph, uses = settler.graph, dict[bytes, tuple[bool, float, Tensor]]()
+    for _ in range(ROUNDS):
+        gates = graph.live(distribution.sample(ROUND, settler.generator, connected=True).gates)
+        gates = gates[within_all(settler.budgets, gates)]
+        for row, use in zip(gates, _use(settler.budgets, gates), strict=True):
+            uses.setdefault(row.numpy().tobytes(), (use >= CLOSE, use, row))
+        if sum(close for close, _, _ in uses.values()) >= count:
+            break
+    best = sorted(uses.values(), key=lambda found: (found[0], found[0] or found[1]), reverse=True)[:count]
+    return [settler.fill(row) for _, _, row in best]
+
+
+def _use(budgets: Sequence[Budget], gates: Tensor) -> list[float]:
+    """The share of the budget that each architecture is closest to."""
+    shares: list[float] = torch.stack([b.meter.evaluate(gates) / b.maximum for b in budgets]).amax(0).tolist()
+    return shares
 
 
 class _Scored:
