@@ -9,7 +9,7 @@ nothing was tuned. For each budget, a share of the ResNet-20's multiply-adds, or
 - `long`: the same ones, trained for 1.6 times as many epochs: the most that search and training together may take.
 - `scratch`: what each search found, trained from fresh weights.
 - `evolution`, `local`: regularised evolution and local search that know nothing of Γ, on the same shared weights with
-  the same number of evaluations; what they choose is trained as the search's.
+  the same number of evaluations; their best candidates race, and the winner is trained as the search's.
 
 Every run is kept in a sweep: a new recipe costs only its own runs, and parts that are not asked for are left out.
 
@@ -58,8 +58,8 @@ class Comparison:
             return self.opponents.random(share, self.counts[name], LONGER if name == "long" else 1.0)
         if name == "scratch":
             return self._scratch(share)
-        recipe = self.recipe if name == "search" else f"{self.recipe}{',' if ':' in self.recipe else ':'}settle={name}"
-        return self._search(recipe, share)
+        other = f"{self.recipe}{',' if ':' in self.recipe else ':'}settle={name},wild=0"
+        return self._search(self.recipe if name == "search" else other, share)
 
     def _search(self, recipe: str, share: float) -> Table:
         run = {"recipes": [recipe], "budgets": [self.opponents.protocol.budget(share)], "seeds": list(self.seeds)}

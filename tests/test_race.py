@@ -161,4 +161,3 @@ def test_only_a_recipe_that_settles_races() -> None:
     assert math.isclose(fast(32).race_epochs, 2 * fast(16).race_epochs)
     assert (paper().epochs, fixed(fast(9)).epochs) == (300, 9)
     assert fast(16).epochs == pytest.approx(0.25 + 1.25 + 6 + 15)
-    assert fixed(fast(16)).finish_epochs == 16, "as long as a winner, its race included"

@@ -85,7 +85,7 @@ def test_an_unknown_recipe_is_refused_with_those_that_there_are() -> None:
 def test_a_recipe_takes_options() -> None:
     recipe = choose("fast:anneal=0.8,settle=evolution,policy_lr=0.01,standardise=false,settle_evaluations=5", 4, "x")
     assert (recipe.anneal, recipe.settle, recipe.policy_lr, recipe.standardise) == (0.8, "evolution", 0.01, False)
-    assert (recipe.settle_evaluations, recipe.finish_epochs, recipe.lr) == (5, 3.75, fast().lr)
+    assert (recipe.settle_evaluations, recipe.finish_epochs, recipe.lr) == (5, 4, fast().lr)
     assert choose("paper:policy_lr=none", None, "classification").policy_lr is None
     assert choose("fast", None, "classification") == fast()
 

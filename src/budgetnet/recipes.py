@@ -92,8 +92,8 @@ class Recipe:
 
     @property
     def epochs(self) -> float:
-        """Of all phases together."""
-        race = self.race * self.race_epochs if self.races else 0.0
+        """Of all phases together. The winner's race counts as a part of its finish."""
+        race = (self.race - 1) * self.race_epochs if self.races else 0.0
         return self.warmup_epochs + self.search_epochs + race + self.finish_epochs
 
     def policy_rate(self, steps: int) -> float:
@@ -102,7 +102,7 @@ class Recipe:
 
 
 def fast(epochs: float = 16) -> Recipe:
-    """The default: sampled warm-up, policy gradient, settle, race. A winner is trained for `epochs`, race included."""
+    """The default: sampled warm-up, policy gradient, settle, race, and `epochs` for the winner, its race included."""
     return Recipe(
         "fast",
         warmup_epochs=epochs * 0.25 / 16,
@@ -111,7 +111,7 @@ def fast(epochs: float = 16) -> Recipe:
         race=6,
         wild=3,
         race_epochs=epochs / 16,
-        finish_epochs=epochs * 15 / 16,
+        finish_epochs=epochs,
     )
 
 
@@ -144,8 +144,7 @@ def paper(epochs: float = 300, task: str = "classification") -> Recipe:
 
 def fixed(recipe: Recipe) -> Recipe:
     """The same recipe for one fixed architecture: all its epochs are finish."""
-    alone = recipe.finish_epochs + (recipe.race_epochs if recipe.races else 0.0)
-    total = alone or recipe.warmup_epochs + recipe.search_epochs
+    total = recipe.finish_epochs or recipe.warmup_epochs + recipe.search_epochs
     return replace(
         recipe,
         warmup_epochs=0,

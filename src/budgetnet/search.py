@@ -105,11 +105,11 @@ class Loop:
     watch: Untimed = OFF
 
     def __post_init__(self) -> None:
+        self.race, self.raced = Race([]), False
         self.policy = self._make_policy()
         self.phase, self.step = (len(PHASES) - 1, 0) if self.fixed else (0, 0)
         self.module: nn.Module = self.net
         self.architecture: Architecture | None = None
-        self.race = Race([])
         self.fresh = {} if self.fixed else {name: value.clone() for name, value in self.net.state_dict().items()}
         self.runners_up: list[Architecture] = []
         self.steps_back = 0
@@ -176,9 +176,9 @@ class Loop:
             "warm-up": recipe.warmup_epochs,
             "search": recipe.search_epochs,
             "race": recipe.race_epochs if recipe.races else 0.0,
-            "finish": recipe.finish_epochs,
+            "finish": recipe.finish_epochs - (recipe.race_epochs if self.raced else 0.0),
         }[phase]
-        return max(1, round(epochs * self.train.steps)) if epochs else 0
+        return max(1, round(epochs * self.train.steps)) if epochs > 0 else 0
 
     @property
     def _done(self) -> int:
@@ -220,7 +220,7 @@ class Loop:
             self.single_out(winner)
             self.module.load_state_dict(race.best)
             self._set_aside(list(dict.fromkeys([*others, *self.runners_up])))
-            self.race = Race([])
+            self.race, self.raced = Race([]), True
 
     def _progress(self, phase: str, total: int) -> float:
         """The share of a phase that is done: by steps or, under a time limit, by the clock if that is further."""
@@ -463,7 +463,7 @@ class Loop:
         """Starts the finish of the next best architecture, after a few of the fallback; False if that was it."""
         if not self._can_step_back():
             return False
-        self.steps_back += 1
+        self.steps_back, self.raced = self.steps_back + 1, False
         self.phase, self.step = PHASES.index("finish"), 0
         self._choose(self.runners_up if self.steps_back < STEPS_BACK else [])
         return True
@@ -518,6 +518,7 @@ class Loop:
             "policy": self.policy.state(),
             "architecture": None if self.architecture is None else self.architecture.gates(),
             "race": self.race.state(),
+            "raced": self.raced,
             "runners_up": [architecture.gates() for architecture in self.runners_up],
             "steps_back": self.steps_back,
             "archive": [vars(entry) for entry in self.archive],
@@ -538,7 +539,7 @@ class Loop:
         self.module.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.policy.load_state(state["policy"])
-        self.race, self.fresh = Race(**state["race"]), state["fresh"]
+        self.race, self.raced, self.fresh = Race(**state["race"]), state["raced"], state["fresh"]
         self.runners_up = [graph.architecture(gates) for gates in state["runners_up"]]
         self.steps_back = state["steps_back"]
         self.archive = [Evaluated(**entry) for entry in state["archive"]]
@@ -562,5 +563,5 @@ def estimate(loop: Loop, count: int = 3) -> float:
             clock = time.monotonic()
             loop.train_step(phase, batch, 0.5)
             times.append(time.monotonic() - clock)
-        total += loop.total_steps(phase) * min(times) * (loop.recipe.race if phase == "race" else 1)
+        total += loop.total_steps(phase) * min(times) * (loop.recipe.race - 1 if phase == "race" else 1)
     return total * (1 + loop.recipe.settle_share)
