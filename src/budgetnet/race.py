@@ -70,12 +70,16 @@ def distance(a: Tensor, b: Tensor, weights: Tensor) -> float:
     return float((weights * (a ^ b)).sum() / (weights * (a | b)).sum().clamp_min(1e-12))
 
 
-def field_of(ranked: Sequence[Tensor], weights: Tensor, count: int) -> list[Tensor]:
-    """The best candidates (live gates) that are well apart, then the best of the others, until there are so many."""
+def field_of(ranked: Sequence[Tensor], weights: Tensor, count: int, beside: Sequence[Tensor] = ()) -> list[Tensor]:
+    """The racers `beside`, and the best candidates (live gates) well apart from them and each other, up to `count`.
+
+    If there are too few of these, the best of the others take part too.
+    """
     chosen: list[int] = []
     for least in (APART, 0.0):
         for place, gates in enumerate(ranked):
-            apart = all(distance(gates, ranked[other], weights) >= least for other in chosen)
-            if apart and len(chosen) < count and place not in chosen:
+            field = [*beside, *(ranked[other] for other in chosen)]
+            apart = all(distance(gates, other, weights) >= least for other in field)
+            if apart and len(field) < count and place not in chosen:
                 chosen.append(place)
-    return [ranked[place] for place in sorted(chosen)]
+    return [*beside, *(ranked[place] for place in sorted(chosen))]

@@ -7,25 +7,26 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from budgetnet.budget import Budget, proven_within, tightened, within_all
+from budgetnet.budget import Budget, within_all
+from budgetnet.choice import Chooser
 from budgetnet.costs.cache import Measurable
 from budgetnet.errors import UserError
 from budgetnet.evaluation import RECALIBRATION_BATCHES, evaluate, recalibrate
 from budgetnet.extract import extract
 from budgetnet.feeds import Batch, Feed
 from budgetnet.graph import Architecture
-from budgetnet.policy import Policy, initial_logits, marginal_costs, relative_costs
-from budgetnet.race import Race, field_of
+from budgetnet.policy import Policy, initial_logits
+from budgetnet.race import Race
 from budgetnet.recipes import PER_EXAMPLE, Recipe, learning_rate
 from budgetnet.records import Record, Sink, Tally
 from budgetnet.sampling import Draw, EdgeDistribution
-from budgetnet.settle import Settler, samples, settle
+from budgetnet.settle import settle
 from budgetnet.stopwatch import OFF, Untimed, timed
 from budgetnet.supernet import SuperNetwork, call
 from budgetnet.tasks import Task
@@ -43,8 +44,6 @@ STEPS_BACK = 3
 """Finished networks that may fail their certificate before the smallest one is finished."""
 EVIDENCE_BATCHES = 4
 """Batches that stand for the data where a cost depends on its input."""
-TRIMS = 4
-"""Measurements of one candidate, with edges dropped after each that failed."""
 DIVERGED = 1e8
 """A weight of this size is beyond saving."""
 
@@ -366,7 +365,9 @@ class Loop:
         clock = time.monotonic()
         evaluations = self._affordable_evaluations()
         self._record("phase", {"steps": evaluations})
-        starts = self._starts(evaluations)
+        chooser = self._chooser()
+        feasible = sorted((entry for entry in self.archive if entry.feasible), key=lambda entry: entry.loss)
+        starts = chooser.starts(evaluations, [entry.gates for entry in feasible[:2]])
         begun, deadline = self.elapsed(), self.max_time * TIME_SHARES["settle"]
 
         def score(gates: Tensor) -> float:
@@ -380,37 +381,30 @@ class Loop:
                 raise Interrupted
             return entry.loss
 
-        found = settle(self._settler(), starts, self.fallback.gates(), score, evaluations, self.recipe.settle)
+        found = settle(chooser.settler(), starts, self.fallback.gates(), score, evaluations, self.recipe.settle)
         ranked = [self.net.graph.architecture(candidate.gates) for candidate in found]
-        self.race = self._line_up(ranked)
-        if self.race.over:
-            self._choose(ranked)
-        else:
-            self.runners_up = ranked
+        racers = chooser.racers(ranked) if self.recipe.races else []
+        if len(racers) > 1:
+            self.race, self.runners_up = Race(racers), ranked
             self.net.load_state_dict(self.fresh)
+        else:
+            self._choose(ranked)
         self.fresh = {}
         self.seconds["settle"] += time.monotonic() - clock
 
-    def _line_up(self, ranked: Sequence[Architecture]) -> Race:
-        """The race of the best candidates that hold every budget by evidence; of nobody if there is no choice."""
-        if not self.recipe.races:
-            return Race([])
-        recipe, weights = self.recipe, relative_costs(self.budgets, self.net.graph)
-        best = field_of([architecture.live().gates() for architecture in ranked], weights, recipe.race - recipe.wild)
-        start, settler = self._make_policy().distribution, self._settler("wild", noise=2.0)
-        best = field_of([*best, *samples(start, settler, 4 * recipe.race)], weights, recipe.race)
-        racers = [self._trimmed(self.net.graph.architecture(gates)) for gates in best]
-        holding = {architecture: architecture.gates() for architecture in racers if architecture is not None}
-        return Race(list(holding.values()) if len(holding) > 1 else [])
+    def _chooser(self) -> Chooser:
+        def evidence() -> list[Any]:
+            return [inputs for inputs, _ in itertools.islice(self.validation.evaluation(), EVIDENCE_BATCHES)]
 
-    def _starts(self, count: int) -> list[Tensor]:
-        """Where settle begins: Γ's mode, the best of the archive and samples; without Γ, samples of its start."""
-        if self.recipe.settle != "climb":
-            return samples(self._make_policy().distribution, self._settler("starts"), count)
-        distribution = self.policy.distribution
-        best = sorted((entry for entry in self.archive if entry.feasible), key=lambda entry: entry.loss)
-        likely = samples(distribution, self._settler("starts", noise=2.0), count)
-        return [distribution.mode().gates(), *(entry.gates for entry in best[:2]), *likely]
+        return Chooser(
+            self.net.graph,
+            self.budgets,
+            self.recipe,
+            self.policy.distribution,
+            self._make_policy().distribution,
+            lambda purpose: self._generator(purpose, 1),
+            evidence,
+        )
 
     def _affordable_evaluations(self) -> int:
         """A candidate is a few forward passes, each a third of a training step."""
@@ -420,14 +414,13 @@ class Loop:
         return max(6, min(recipe.settle_evaluations, int(allowed)))
 
     def _choose(self, ranked: Sequence[Architecture]) -> None:
-        """The best one that holds every budget by evidence, with edges dropped from it if need be.
+        """Singles out the best one that holds every budget by evidence.
 
         The last resort is the architecture of the check, which has been measured: the certificate will say.
         """
-        candidates = ((place, self._trimmed(architecture)) for place, architecture in enumerate(ranked))
-        place, chosen = next(((p, a) for p, a in candidates if a is not None), (len(ranked), self.fallback.live()))
-        self.single_out(chosen)
-        self._set_aside(ranked[place + 1 :])
+        chosen, others = self._chooser().first_that_holds(ranked)
+        self.single_out(chosen or self.fallback.live())
+        self._set_aside(others)
 
     def _set_aside(self, others: Sequence[Architecture]) -> None:
         """The choice is made; the others come next, should its measurement fail."""
@@ -438,26 +431,6 @@ class Loop:
 
     def _can_step_back(self) -> bool:
         return self.architecture not in (None, self.fallback.live())
-
-    def _trimmed(self, architecture: Architecture) -> Architecture | None:
-        """The architecture, or one like it with cheaper edges or fewer, that holds every budget by evidence."""
-        batches = [inputs for inputs, _ in itertools.islice(self.validation.evaluation(), EVIDENCE_BATCHES)]
-        for _ in range(TRIMS):
-            if proven_within(self.budgets, architecture, batches):
-                return architecture
-            settler = replace(self._settler(), budgets=tightened(self.budgets, architecture, batches))
-            gates = settler.shrink(architecture.gates())
-            if gates is None:
-                return None
-            architecture = self.net.graph.architecture(settler.fill(gates))
-        return None
-
-    def _settler(self, purpose: str = "settle", noise: float = 0.0) -> Settler:
-        preference = self.policy.distribution.logits.detach().cpu()
-        if self.recipe.settle != "climb":
-            preference, noise = torch.zeros_like(preference), 1.0
-        weights = marginal_costs(self.budgets, self.net.graph).tolist()
-        return Settler(self.net.graph, self.budgets, preference, weights, self._generator(purpose, 1), noise)
 
     def step_back(self) -> bool:
         """Starts the finish of the next best architecture, after a few of the fallback; False if that was it."""
