@@ -1,7 +1,7 @@
 """What do records and checkpoints cost? Whole searches with both against searches with neither, in turns.
 
-The default space, data and budget, one thread. An epoch instead of eight makes checkpoints, one after every epoch and
-phase, more frequent than they are by default: the default costs less.
+The default space, data and budget, one thread. An epoch instead of eight makes checkpoints, one after every phase and
+every epoch of five seconds, more frequent than they are by default: the default costs less.
 
     python -m benchmarks.records_overhead [--repeats 5] [--images 2560]
 """
