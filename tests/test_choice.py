@@ -30,7 +30,7 @@ def chooser(budget: str = "macs<=40%", learned: float = 0.0, **recipe: object) -
 
 def candidates(one: Chooser, count: int = 12) -> list[Architecture]:
     """Candidates of settle, in any order."""
-    return [NET.graph.architecture(gates) for gates in one.starts(count, [])[1:]]
+    return [NET.graph.architecture(gates) for gates in list(one.starts(count, []))[1:]]
 
 
 @pytest.mark.parametrize("wild", [0, 2, 5])
@@ -56,7 +56,7 @@ def test_samples_of_the_race_do_not_ask_what_gamma_has_learned() -> None:
 @pytest.mark.parametrize("settle", ["climb", "local", "evolution"])
 def test_starts_follow_gamma_only_where_settle_asks_it(settle: str) -> None:
     sizes = {
-        logit: torch.stack(chooser("macs<=99%", logit, settle=settle).starts(8, [])).sum(1).tolist()
+        logit: torch.stack(list(chooser("macs<=99%", logit, settle=settle).starts(8, []))).sum(1).tolist()
         for logit in (-1.0, 1.0)
     }
     assert (sizes[-1.0] == sizes[1.0]) == (settle != "climb")

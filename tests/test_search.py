@@ -86,7 +86,7 @@ def test_other_ways_to_settle_start_from_the_same_shared_weights_and_forget_gamm
     with torch.no_grad():
         loop.policy.distribution.logits.fill_(-9.0)
     assert loop._chooser().settler().preference.eq(0).all()
-    assert torch.stack(loop._chooser().starts(50, [])).float().mean() > 0.2, "samples of Γ itself would be empty"
+    assert torch.stack(list(loop._chooser().starts(50, []))).float().mean() > 0.2, "samples of Γ itself would be empty"
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:

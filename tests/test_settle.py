@@ -82,7 +82,7 @@ def test_no_edge_fits_into_a_neighbour_either(net: SuperNetwork, texts: list[str
 @pytest.mark.parametrize("texts", BUDGETS, ids=str)
 def test_samples_are_within_the_budgets_and_use_them_up(net: SuperNetwork, texts: list[str]) -> None:
     settler, budgets = make(net, texts)
-    found = samples(EdgeDistribution(net.graph, 0.0), settler, 5)
+    found = list(samples(EdgeDistribution(net.graph, 0.0), settler, 5))
     assert 1 <= len(found) <= 5
     for gates in found:
         assert torch.equal(settler.fill(gates), gates), "nothing more fits"
@@ -96,7 +96,7 @@ def test_samples_are_draws_of_gamma_close_to_the_budget_or_else_the_closest(
     net = small_space("resnet-fabric", width=2)
     settler, (budget,) = make(net, [f"macs<={share}%"], seed=5)
     distribution = EdgeDistribution(net.graph, logit)
-    found, again, draws = samples(distribution, settler, 4), generator(5), []
+    found, again, draws = list(samples(distribution, settler, 4)), generator(5), []
     for _ in range(1 if close else 32):
         live = net.graph.live(distribution.sample(64, again, connected=True).gates)
         draws += [(float(budget.meter.evaluate(row[None])[0]) / budget.maximum, row) for row in live if row.any()]

@@ -5,7 +5,8 @@ Nothing here is trained or remembered: the loop asks, and keeps the answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,11 +55,12 @@ class Chooser:
         weights = marginal_costs(self.budgets, self.graph).tolist()
         return Settler(self.graph, self.budgets, preference, weights, self.generator(purpose), noise)
 
-    def starts(self, count: int, seen: Sequence[Tensor]) -> list[Tensor]:
+    def starts(self, count: int, seen: Sequence[Tensor]) -> Iterator[Tensor]:
         """Where settle begins: Γ's mode, what was seen to be good, and samples; without Γ, samples of its start."""
         if not self.knows:
             return samples(self.start, self.settler("starts"), count)
-        return [self.learned.mode().gates(), *seen, *samples(self.learned, self.settler("starts", NOISE), count)]
+        drawn = samples(self.learned, self.settler("starts", NOISE), count)
+        return itertools.chain([self.learned.mode().gates(), *seen], drawn)
 
     def racers(self, ranked: Sequence[Architecture]) -> list[Tensor]:
         """The best candidates and samples of Γ's start, all well apart, that hold every budget by evidence.
@@ -70,7 +72,7 @@ class Chooser:
         field = field_of(best, weights, recipe.race - recipe.wild)
         if recipe.wild:
             drawn = samples(self.start, self.settler("wild", NOISE), 4 * recipe.race)
-            field = field_of(drawn, weights, recipe.race, field)
+            field = field_of(list(itertools.islice(drawn, 2 * recipe.wild)), weights, recipe.race, field)
         held = [self.trimmed(self.graph.architecture(gates)) for gates in field]
         return [a.gates() for a in dict.fromkeys(held) if a is not None]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -99,8 +99,8 @@ class Settler:
         return self.preference + noise * torch.randn(self.preference.shape, generator=self.generator)
 
 
-def samples(distribution: EdgeDistribution, settler: Settler, count: int) -> list[Tensor]:
-    """Architectures of Γ (live gates) that are within the budgets and close to one of them, filled up.
+def samples(distribution: EdgeDistribution, settler: Settler, count: int) -> Iterator[Tensor]:
+    """Architectures of Γ (live gates) within the budgets and close to one of them, each filled up when it is taken.
 
     Where too few are close, the closest stand in: what is filled up from far below is no longer a sample of Γ, and one
     that edges were dropped from even less.
@@ -114,7 +114,8 @@ def samples(distribution: EdgeDistribution, settler: Settler, count: int) -> lis
         if sum(close for close, _, _ in uses.values()) >= count:
             break
     best = sorted(uses.values(), key=lambda found: (found[0], found[0] or found[1]), reverse=True)[:count]
-    return [settler.fill(row) for _, _, row in best]
+    for _, _, row in best:
+        yield settler.fill(row)
 
 
 def _use(budgets: Sequence[Budget], gates: Tensor) -> list[float]:
@@ -146,7 +147,7 @@ class _Scored:
 
 
 def settle(
-    settler: Settler, starts: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int, method: str = "climb"
+    settler: Settler, starts: Iterable[Tensor], fallback: Tensor, score: Score, evaluations: int, method: str = "climb"
 ) -> list[Candidate]:
     """The best candidates first, by one of three methods with the same number of evaluations.
 
@@ -154,14 +155,14 @@ def settle(
     `evolution`: regularised evolution (Real et al., 2019) of a population of a quarter of the evaluations.
     """
     scored = _Scored(score, evaluations)
-    shrunk = (settler.shrink(start) for start in starts)
-    feasible = [gates for gates in shrunk if gates is not None] or [fallback]
     first = {"climb": evaluations // 3, "local": 1, "evolution": evaluations // 4}[method]
     population = []
-    for gates in feasible:
-        population.append(scored(settler.fill(gates)))
+    for start in starts:
+        if (gates := settler.shrink(start)) is not None:
+            population.append(scored(settler.fill(gates)))
         if len(scored.found) >= max(1, first):
             break
+    population = population or [scored(settler.fill(fallback))]
     if method == "evolution":
         _evolve(settler, population, scored)
     else:
