@@ -14,12 +14,14 @@ nothing was tuned. For each budget, a share of the ResNet-20's multiply-adds, or
 Every run is kept in a sweep: a new recipe costs only its own runs, and parts that are not asked for are left out.
 
     python -m benchmarks.quality --data-root DATA [--protocol resnet] [--recipe fast] [--shares 1.0,0.6,0.3]
-        [--seeds 0,1,2] [--random 4] [--long 4] [--parts hand,random,long,scratch,evolution,local] [--out FOLDER]
+        [--seeds 0,1,2] [--random 4 or 4,4,15] [--long 4] [--parts hand,random,long,scratch,evolution,local]
+        [--out FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -29,6 +31,7 @@ from typing import Any
 
 from benchmarks._common import numbers, summarise, write_result
 from benchmarks._opponents import Opponents, Table, add_protocol, interpolated, mean_points
+from budgetnet.recipes import choose
 
 SHARES = {"resnet": "1.0,0.6,0.3", "neural": "0.3,0.1", "fashion": "0.6,0.3"}
 PARTS = ("hand", "random", "long", "scratch", "evolution", "local")
@@ -36,6 +39,8 @@ LONGER = 1.6
 """Epochs of `long` over those of the others."""
 FLOORS = {"random": 0.5, "long": 0.0, "evolution": 0.0, "local": 0.0}
 """Points of test accuracy by which the search must be ahead."""
+WALL = 1.6
+"""Time of a search over that of training what it found, at most."""
 CONFIDENCE = 1.645
 """Standard errors below the mean that a lower 90 % bound (two-sided) lies."""
 
@@ -47,15 +52,15 @@ class Comparison:
     opponents: Opponents
     recipe: str
     seeds: Sequence[int]
-    counts: Mapping[str, int]
-    """How many random ones, and how many of them are trained for longer."""
+    counts: Mapping[str, Mapping[float, int]]
+    """How many random ones of each budget, and how many of them are trained for longer."""
 
     def part(self, name: str, share: float) -> Table:
         """The rows of a part at a budget."""
         if name == "hand":
             return self.opponents.hand_made([0])
         if name in self.counts:
-            return self.opponents.random(share, self.counts[name], LONGER if name == "long" else 1.0)
+            return self.opponents.random(share, self.counts[name][share], LONGER if name == "long" else 1.0)
         if name == "scratch":
             return self._scratch(share)
         other = f"{self.recipe}{',' if ':' in self.recipe else ':'}settle={name},wild=0"
@@ -73,6 +78,17 @@ class Comparison:
             for file, seed in zip(found, self.seeds, strict=True)
         ]
         return self.opponents.sweep(f"{folder}-scratch", runs)
+
+    def wall(self, share: float) -> list[float]:
+        """The time of each search over that of training what it found: its finish, and the epochs of its race."""
+        recipe = choose(self.recipe, self.opponents.protocol.epochs, "classification")
+        alone = recipe.finish_epochs / (recipe.finish_epochs - (recipe.race_epochs if recipe.races else 0.0))
+        ratios = []
+        for row in self.part("search", share):
+            file = self.opponents.out / self._folder(self.recipe, share) / row["run"] / "summary.json"
+            phases = json.loads(file.read_text(encoding="utf-8"))["phases"]
+            ratios.append(sum(phases.values()) / (phases["finish"] * alone))
+        return ratios
 
     @staticmethod
     def _folder(recipe: str, share: float) -> str:
@@ -121,21 +137,28 @@ def main() -> None:
     parser.add_argument("--recipe", default="fast")
     parser.add_argument("--shares", help="of the protocol's multiply-adds; its own if not given")
     parser.add_argument("--seeds", type=numbers, default="0,1,2")
-    parser.add_argument("--random", type=int, default=4, help="random sub-architectures of a budget")
-    parser.add_argument("--long", type=int, default=4, help="how many of them are also trained for longer")
+    parser.add_argument(
+        "--random", type=numbers, default="4", help="random networks of each share, or one number for all"
+    )
+    parser.add_argument("--long", type=numbers, default="4", help="how many of them are also trained for longer")
     parser.add_argument("--parts", default=",".join(PARTS))
     given = parser.parse_args()
     parts = [part for part in given.parts.split(",") if part]
     unknown = sorted(set(parts) - set(PARTS))
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; use {', '.join(PARTS)}")
-    counts = {"random": given.random, "long": given.long}
+    shares = [float(share) for share in (given.shares or SHARES[given.protocol]).split(",")]
+    counts = {
+        name: dict(zip(shares, given_counts * (len(shares) if len(given_counts) == 1 else 1), strict=True))
+        for name, given_counts in (("random", given.random), ("long", given.long))
+    }
     comparison = Comparison(Opponents.given(given), given.recipe, given.seeds, counts)
     budgets, tables = {}, {}
-    for share in (float(share) for share in (given.shares or SHARES[given.protocol]).split(",")):
+    for share in shares:
         made = {name: comparison.part(name, share) for name in ("search", *parts)}
         tables[f"{share:g}"] = dict(made)
-        budgets[f"{share:g}"] = judged(made.pop("search"), made)
+        wall = summarise(comparison.wall(share))
+        budgets[f"{share:g}"] = {**judged(made.pop("search"), made), "wall_over_training": {**wall, "bar": WALL}}
     protocol = f"{comparison.opponents.protocol}; long: {LONGER} times as many; accuracies in percent"
     payload = {"protocol": protocol, "recipe": given.recipe, "seeds": given.seeds, "budgets": budgets, "tables": tables}
     write_result("quality", payload, variant="" if given.protocol == "resnet" else given.protocol)
