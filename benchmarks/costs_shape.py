@@ -4,16 +4,17 @@ Multiply-adds against parameters, at the same share of the full neural fabric (B
 multiply-adds are spent, while an edge has the same parameters at every scale, so the share of kept edges at the two
 finest scales must be at least 20 points lower for multiply-adds, on average over the seeds. Steps on one machine
 against steps on four, at the same share of the full ResNet fabric (B-ResNet): the network for four must have more live
-units per step of its critical path. Finished runs are not run again.
+units per step of its critical path. Finished runs are not run again; those under multiply-adds are the searches of
+`benchmarks.quality --protocol neural` at 30 %.
 
-    python -m benchmarks.costs_shape --data-root DATA [--seeds 0,1,2] [--steps-seed 0] [--out sweeps/costs-shape]
+    python -m benchmarks.costs_shape --data-root DATA [--seeds 0,1,2] [--steps-seed 0] [--out sweeps]
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from PIL import Image
 
 from benchmarks._common import RESULTS, add_data_root, numbers, summarise, write_result
 from benchmarks._opponents import PROTOCOLS, Opponents, Row, Table
+from benchmarks.quality import Comparison
 from budgetnet.costs import bind, steps
 from budgetnet.draw import Picture
 from budgetnet.draw.output import render
@@ -28,9 +30,10 @@ from budgetnet.graph import Architecture
 from budgetnet.supernet import SuperNetwork
 
 NEURAL, RESNET = PROTOCOLS["neural"], PROTOCOLS["resnet"]
-SCALES_BUDGETS = ("macs<=30%", "params<=30%")
+SHARE = 0.3
+"""Of the full neural fabric's multiply-adds, and of its parameters."""
 STEPS_BUDGETS = ("steps(1)<=70%", "steps(4)<=70%")
-EPOCHS = 8
+STEPS_EPOCHS = 8
 POINTS = 20.0
 """By how much the share at the two finest scales is to differ."""
 UNLIMITED = 10_000
@@ -62,11 +65,12 @@ def main() -> None:
     add_data_root(parser)
     parser.add_argument("--seeds", type=numbers, default="0,1,2", help="of the neural fabric's searches")
     parser.add_argument("--steps-seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("sweeps/costs-shape"))
+    parser.add_argument("--out", type=Path, default=Path("sweeps"))
     given = parser.parse_args()
     where = (given.out, given.data_root)
     by_steps, by_scale = _steps(*where, given.steps_seed), _scales(*where, given.seeds)
-    protocol = f"reduced: {NEURAL.data}; {NEURAL.space} and {RESNET.space}; {EPOCHS} final epochs"
+    epochs = f"{NEURAL.epochs:g} final epochs for scales, {STEPS_EPOCHS} for steps"
+    protocol = f"reduced: {NEURAL.data}; {NEURAL.space} and {RESNET.space}; {epochs}"
     passed = by_scale["passed"] and by_steps["passed"]
     result = {
         "protocol": protocol,
@@ -79,8 +83,13 @@ def main() -> None:
 
 
 def _scales(out: Path, data_root: str, seeds: Sequence[int]) -> dict[str, Any]:
-    runs = {"budgets": SCALES_BUDGETS, "seeds": seeds}
-    net, table, found = _search(Opponents(NEURAL, out, data_root), "scales", runs)
+    fabric = Opponents(NEURAL, out / "quality-neural", data_root)
+    by_macs = Comparison(fabric, "fast", seeds, {}).part("search", SHARE)
+    by_params = fabric.sweep(
+        "fast-params", [{"budgets": [f"params<={SHARE:.0%}"], "seeds": list(seeds)}], test_all=True
+    )
+    table, net = [*by_macs, *by_params], NEURAL.build()
+    found = [*_found(net, fabric.out / f"fast-{SHARE:g}", by_macs), *_found(net, fabric.out / "fast-params", by_params)]
     pairs = list(zip(table, found, strict=True))
     draw(net, "costs_macs_params.png", [pair for pair in pairs if pair[0]["seed"] == seeds[0]])
     by_cost = {
@@ -99,18 +108,18 @@ def _scales(out: Path, data_root: str, seeds: Sequence[int]) -> dict[str, Any]:
 
 
 def _steps(out: Path, data_root: str, seed: int) -> dict[str, Any]:
-    runs = {"budgets": STEPS_BUDGETS, "seeds": [seed]}
-    net, table, found = _search(Opponents(RESNET, out, data_root), "steps", runs)
+    fabric, runs = Opponents(RESNET, out, data_root), {"budgets": STEPS_BUDGETS, "seeds": [seed]}
+    net, table = RESNET.build(), fabric.sweep("steps", [runs], epochs=STEPS_EPOCHS)
+    found = _found(net, out / "steps", table)
     draw(net, "costs_steps.png", list(zip(table, found, strict=True)))
     one, four = (parallel(net, architecture) for architecture in found)
     passed = four["units_per_step"] > one["units_per_step"]
     return {"passed": passed, "n=1": one, "n=4": four, "table": table}
 
 
-def _search(fabric: Opponents, name: str, runs: Mapping[str, Any]) -> tuple[SuperNetwork, Table, list[Architecture]]:
-    net, table = fabric.protocol.build(), fabric.sweep(name, [runs], epochs=EPOCHS)
-    files = [fabric.out / name / row["run"] / "architecture.json" for row in table]
-    return net, table, [Architecture.from_json(net.graph, file.read_text(encoding="utf-8")) for file in files]
+def _found(net: SuperNetwork, folder: Path, table: Table) -> list[Architecture]:
+    files = [folder / row["run"] / "architecture.json" for row in table]
+    return [Architecture.from_json(net.graph, file.read_text(encoding="utf-8")) for file in files]
 
 
 def draw(net: SuperNetwork, file: str, found: Sequence[tuple[Row, Architecture]]) -> None:
