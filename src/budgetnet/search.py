@@ -50,7 +50,7 @@ DIVERGED = 1e8
 RACE_RISE = 0.25
 """The share of a racer's training in which the learning rate rises; then it stays."""
 
-TIME_SHARES = {"warm-up": 0.04, "search": 0.2, "settle": 0.26, "race": 0.36, "finish": 0.92}
+TIME_SHARES = {"warm-up": 0.02, "search": 0.12, "settle": 0.15, "race": 0.38, "finish": 0.92}
 """With a time limit: the share of it by which each phase ends. The rest is for the final evaluation and export."""
 
 
