@@ -62,7 +62,9 @@ class ConsoleSink:
         values = record.values
         parts = []
         if "loss" in values:
-            parts.append(f"loss {values['loss']:.3f}, accuracy {values['accuracy']:.1%}")
+            parts.append(f"loss {values['loss']:.3f}")
+        if "accuracy" in values:
+            parts.append(f"accuracy {values['accuracy']:.1%}")
         if "validation_accuracy" in values:
             parts.append(f"validation {values['validation_accuracy']:.1%}")
         for name, budget in self.budgets.items():
