@@ -18,7 +18,7 @@ APART = 0.3
 
 
 JUDGED = 0.25
-"""The share of its training by the end of which a racer is judged."""
+"""A racer is judged by the last part of its training, of this share."""
 
 
 @dataclass

@@ -109,7 +109,7 @@ class Loop:
         self.phase, self.step = (len(PHASES) - 1, 0) if self.fixed else (0, 0)
         self.module: nn.Module = self.net
         self.architecture: Architecture | None = None
-        self.fresh = {} if self.fixed else {name: value.clone() for name, value in self.net.state_dict().items()}
+        self.fresh = {name: value.clone() for name, value in self.net.state_dict().items()} if self.recipe.races else {}
         self.runners_up: list[Architecture] = []
         self.steps_back = 0
         self.archive: list[Evaluated] = []
