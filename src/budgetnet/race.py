@@ -15,10 +15,8 @@ from torch import Tensor
 
 APART = 0.3
 """The least distance between racers, as a share of what either of two computes."""
-
-
-JUDGED = 0.25
-"""A racer is judged by the last part of its training, of this share."""
+RISE, JUDGED = 0.25, 0.25
+"""Shares of a racer's training: the first, in which the learning rate rises; the last, by which the racer is judged."""
 
 
 @dataclass

@@ -22,7 +22,7 @@ from budgetnet.extract import extract
 from budgetnet.feeds import Batch, Feed
 from budgetnet.graph import Architecture
 from budgetnet.policy import Policy, initial_logits
-from budgetnet.race import Race
+from budgetnet.race import RISE, Race
 from budgetnet.recipes import PER_EXAMPLE, Recipe, learning_rate
 from budgetnet.records import Record, Sink, Tally
 from budgetnet.sampling import Draw, EdgeDistribution
@@ -46,9 +46,6 @@ EVIDENCE_BATCHES = 4
 """Batches that stand for the data where a cost depends on its input."""
 DIVERGED = 1e8
 """A weight of this size is beyond saving."""
-
-RACE_RISE = 0.25
-"""The share of a racer's training in which the learning rate rises; then it stays."""
 
 TIME_SHARES = {"warm-up": 0.02, "search": 0.12, "settle": 0.15, "race": 0.38, "finish": 0.92}
 """With a time limit: the share of it by which each phase ends. The rest is for the final evaluation and export."""
@@ -271,9 +268,12 @@ class Loop:
             self.optimizer.step()
 
     def _learning_rate(self, phase: str, progress: float) -> float:
-        """One cycle for warm-up and search together and one for a network alone; the paper's runs over everything."""
+        """One cycle for warm-up and search together and one for the finish; a racer stays at the top of its own.
+
+        The paper's schedule runs over everything.
+        """
         if phase == "race":
-            return learning_rate(self.recipe, min(progress, RACE_RISE), RACE_RISE)
+            return learning_rate(self.recipe, min(progress, RISE), RISE)
         if phase == "finish":
             return learning_rate(self.recipe, progress, self.recipe.finish_rise)
         parts = (self.recipe.warmup_epochs, self.recipe.search_epochs)
