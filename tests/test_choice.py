@@ -22,9 +22,16 @@ def chooser(budget: str = "macs<=40%", learned: float = 0.0, **recipe: object) -
     def seeded(purpose: str) -> torch.Generator:
         return generator(hashlib.blake2b(purpose.encode()).digest()[0])
 
-    learned_from, start = EdgeDistribution(NET.graph, learned), EdgeDistribution(NET.graph, -1.0)
+    learned_from, start, equal = (EdgeDistribution(NET.graph, logit) for logit in (learned, -1.0, -1.2))
     return Chooser(
-        NET.graph, parse_all([budget], NET), short(**recipe), learned_from, start, seeded, lambda: [torch.zeros(1)]
+        NET.graph,
+        parse_all([budget], NET),
+        short(**recipe),
+        learned_from,
+        start,
+        equal,
+        seeded,
+        lambda: [torch.zeros(1)],
     )
 
 

@@ -37,6 +37,8 @@ class Chooser:
     learned: EdgeDistribution
     start: EdgeDistribution
     """Γ as it was in the beginning."""
+    equal: EdgeDistribution
+    """All edges equally likely."""
     generator: Callable[[str], torch.Generator]
     """The same one for the same purpose, whenever it is asked for."""
     evidence: Callable[[], Sequence[Any]]
@@ -63,15 +65,15 @@ class Chooser:
         return itertools.chain([self.learned.mode().gates(), *seen], drawn)
 
     def racers(self, ranked: Sequence[Architecture]) -> list[Tensor]:
-        """The best candidates and samples of Γ's start, all well apart, that hold every budget by evidence.
+        """The best candidates and samples with all edges equally likely, well apart; all hold every budget by evidence.
 
-        What shared weights think best is not always worth training; samples know nothing of them.
+        What Γ's start and shared weights prefer is not always worth training; these samples know of neither.
         """
         recipe, weights = self.recipe, relative_costs(self.budgets, self.graph)
         best = [architecture.live().gates() for architecture in ranked]
         field = field_of(best, weights, recipe.race - recipe.wild)
         if recipe.wild:
-            drawn = samples(self.start, self.settler("wild", NOISE), 4 * recipe.race)
+            drawn = samples(self.equal, self.settler("wild", NOISE), 4 * recipe.race)
             field = field_of(list(itertools.islice(drawn, 2 * recipe.wild)), weights, recipe.race, field)
         held = [self.trimmed(self.graph.architecture(gates)) for gates in field]
         return [a.gates() for a in dict.fromkeys(held) if a is not None]

@@ -17,9 +17,7 @@ from budgetnet.recipes import Recipe
 from budgetnet.sampling import INITIAL_LOGIT, Draw, EdgeDistribution
 
 BASELINES = {"leave-one-out": leave_one_out, "batch-mean": batch_mean}
-PROBES = 256
-LEAST_CONNECTED = 0.125
-"""Share of the samples that must connect by themselves for a start at which all edges are equally likely."""
+PROBES = 64
 ANCHOR_LOGIT = 4.0
 FREE_STARTS = [0.2 * 1.5**power for power in range(16)]
 """Pulls towards cheap edges, the strongest first, that are tried before the start is anchored instead."""
@@ -81,19 +79,17 @@ class Policy:
 
 
 def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anchor: Architecture) -> Tensor:
-    """Γ's start: the recipe's value, or one whose samples cost on average what the budgets allow.
+    """Γ's start: the recipe's value, or the most random one whose samples cost on average what the budgets allow.
 
-    All edges are equally likely as long as enough samples connect, so that none is preferred for its low cost alone.
-    Under tighter budgets, the start is the distribution of largest entropy under a mean cost, whose logits are
-    a − μ·(what the edge adds to the cost). Where even that hardly connects, the edges of `anchor`, which is within the
-    budgets, are kept likely.
+    The distribution of largest entropy under a mean cost has logits a − μ·(what the edge adds to the cost): every edge
+    gets its share of the training, and a sample costs no more than the network that is looked for. Where the budgets
+    are so tight that hardly a sample connects, the edges of `anchor`, which is within them, are kept likely.
     """
     flat = torch.ones(len(graph.edges))
     if recipe.initial_logit is not None or not budgets:
         return flat * (INITIAL_LOGIT if recipe.initial_logit is None else recipe.initial_logit)
-    equal = flat * _largest_equal(budgets, graph)
-    if _affordable(equal, budgets, graph, LEAST_CONNECTED):
-        return equal
+    if _affordable(flat, budgets, graph):
+        return flat * _largest(lambda a: _affordable(a * flat, budgets, graph), 1.0, INITIAL_LOGIT)
     weights = relative_costs(budgets, graph)
 
     def free(ease: float) -> Tensor:
@@ -106,6 +102,16 @@ def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anch
         if _affordable(free(ease), budgets, graph):
             return free(_largest(lambda ease: _affordable(free(ease), budgets, graph), ease, 100.0))
     return anchored(_largest(lambda ease: _affordable(anchored(ease), budgets, graph), 1 / 300, 100.0))
+
+
+def equal_start(budgets: Sequence[Budget], graph: Graph) -> EdgeDistribution:
+    """All edges equally likely, at the largest logit at which samples that connect cost what the budgets allow."""
+    low, high = LEAST_LOGIT, INITIAL_LOGIT
+    for _ in range(14):
+        middle = (low + high) / 2
+        _, fits = _probe(torch.full((len(graph.edges),), middle), budgets, graph, 4 * PROBES)
+        low, high = (middle, high) if fits else (low, middle)
+    return EdgeDistribution(graph, low)
 
 
 def marginal_costs(budgets: Sequence[Budget], graph: Graph) -> Tensor:
@@ -129,30 +135,20 @@ def _largest(good: Callable[[float], bool], low: float, high: float) -> float:
     return low
 
 
-def _largest_equal(budgets: Sequence[Budget], graph: Graph) -> float:
-    """The largest logit of all edges at which those samples that connect cost what the budgets allow."""
-    low, high = LEAST_LOGIT, INITIAL_LOGIT
-    for _ in range(14):
-        middle = (low + high) / 2
-        _, fits = _probe(torch.full((len(graph.edges),), middle), budgets, graph)
-        low, high = (middle, high) if fits else (low, middle)
-    return low
+def _affordable(logits: Tensor, budgets: Sequence[Budget], graph: Graph) -> bool:
+    """Whether most samples connect, and those cost what the budgets allow."""
+    share, fits = _probe(logits, budgets, graph, PROBES)
+    return share > 0.5 and fits
 
 
-def _affordable(logits: Tensor, budgets: Sequence[Budget], graph: Graph, least: float = 0.5) -> bool:
-    """Whether more than a share of the samples connect, and those cost what the budgets allow."""
-    share, fits = _probe(logits, budgets, graph)
-    return share > least and fits
-
-
-def _probe(logits: Tensor, budgets: Sequence[Budget], graph: Graph) -> tuple[float, bool]:
+def _probe(logits: Tensor, budgets: Sequence[Budget], graph: Graph, count: int) -> tuple[float, bool]:
     """The share of samples that connect, and whether those cost on average what the budgets allow."""
     trial = EdgeDistribution(graph)
     with torch.no_grad():
         trial.logits.copy_(logits)
-    gates = trial.sample(PROBES, torch.Generator().manual_seed(0)).gates
+    gates = trial.sample(count, torch.Generator().manual_seed(0)).gates
     connected = gates[graph.live(gates).any(1)]
     if not len(connected):
         return 0.0, True
     fits = all(float(budget.meter.evaluate(connected).mean()) <= budget.maximum for budget in budgets)
-    return len(connected) / PROBES, fits
+    return len(connected) / count, fits

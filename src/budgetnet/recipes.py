@@ -73,7 +73,7 @@ class Recipe:
     """Candidates that are trained for `race_epochs` each; the one that learns best is finished."""
     race_epochs: float = 0.0
     wild: int = 0
-    """How many of them are samples of Γ's start, whatever shared weights say of them."""
+    """How many of them are samples with all edges equally likely, whatever shared weights say of them."""
 
     def __post_init__(self) -> None:
         for field, choices in CHOICES.items():

@@ -21,7 +21,7 @@ from budgetnet.evaluation import RECALIBRATION_BATCHES, evaluate, recalibrate
 from budgetnet.extract import extract
 from budgetnet.feeds import Batch, Feed
 from budgetnet.graph import Architecture
-from budgetnet.policy import Policy, initial_logits
+from budgetnet.policy import Policy, equal_start, initial_logits
 from budgetnet.race import RISE, Race
 from budgetnet.recipes import PER_EXAMPLE, Recipe, learning_rate
 from budgetnet.records import Record, Sink, Tally
@@ -402,6 +402,7 @@ class Loop:
             self.recipe,
             self.policy.distribution,
             self._make_policy().distribution,
+            equal_start(self.budgets, self.net.graph),
             lambda purpose: self._generator(purpose, 1),
             evidence,
         )
