@@ -1,6 +1,7 @@
 """The race: who takes part, what everybody is given, and that the best one goes on with what it has learned."""
 
 import copy
+import json
 import math
 import sys
 from statistics import fmean
@@ -11,12 +12,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
+from budgetnet.errors import UserError
 from budgetnet.extract import extract
 from budgetnet.race import APART, Race, distance, field_of
 from budgetnet.recipes import fast, fixed, paper
 from budgetnet.search import PHASES, Loop
 from budgetnet.supernet import call
+from budgetnet.tasks import Task
 from tests.small_runs import Kept, make_loop, mlp, short
 from tests.strategies import examples
 
@@ -143,6 +147,44 @@ def test_a_run_goes_on_from_each_of_its_checkpoints_to_the_same_network(
         assert outcome.architecture == loop.architecture, (state["phase"], state["step"])
         for name, value in outcome.model.state_dict().items():
             assert torch.equal(value, loop.module.state_dict()[name]), (state["phase"], state["step"], name)
+
+
+class Spoilt:
+    """A loss that is no number while some racers run."""
+
+    def __init__(self, *racers: int) -> None:
+        self.racers, self.loop = racers, None
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        loop: Any = self.loop
+        spoilt = PHASES[loop.phase] == "race" and loop.race.place in self.racers and loop._done > 1
+        return cross_entropy(outputs, targets) * (math.nan if spoilt else 1.0)
+
+
+def test_racers_that_diverge_are_out_and_the_others_are_judged_as_without_them() -> None:
+    kept, all_well = Kept(), Kept()
+    raced(sink=all_well)
+    expected = [r.values["loss"] for r in all_well.records if r.kind == "racer"]
+    loss = Spoilt(0, expected.index(min(expected)))
+    loop = make_loop(recipe=short(finish_epochs=1, race_epochs=0.6), sink=kept)
+    loop.task, loss.loop = Task(loss), loop  # type: ignore[assignment]
+    outcome = loop.run()
+    found = [r.values for r in kept.records if r.kind == "racer"]
+    assert all("nan" in found[place]["diverged"] for place in loss.racers)
+    well = {place: value["loss"] for place, value in enumerate(found) if place not in loss.racers}
+    assert well == pytest.approx({place: expected[place] for place in well})
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    racers = [r.values for r in kept.records if r.kind == "chosen"]
+    assert len(racers) == 1
+    assert outcome.architecture.connected
+    assert len(loop.runners_up) == len(set(loop.runners_up))
+
+
+def test_a_race_in_which_all_diverge_stops_the_run_with_a_sentence() -> None:
+    loop, loss = make_loop(recipe=short(finish_epochs=1, race_epochs=0.6)), Spoilt(*range(10))
+    loop.task, loss.loop = Task(loss), loop  # type: ignore[assignment]
+    with pytest.raises(UserError, match=r"^the loss is nan in step \d+ of the race phase"):
+        loop.run()
 
 
 def test_a_single_candidate_does_not_race() -> None:

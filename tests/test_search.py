@@ -1,5 +1,6 @@
 """The loop: its phases, the budgets that its results keep, interruption, faults, and the paper's recipe."""
 
+import copy
 import math
 import sys
 from collections import Counter
@@ -207,7 +208,7 @@ def test_a_diverging_run_leaves_a_checkpoint_from_which_a_lower_rate_goes_on(pha
     kept: list[dict[str, Any]] = [] if start is None else [start]
     wild = make_loop(recipe=recipe, save=kept.append, lr_scale=1e30)
     if start is not None:
-        wild.load_state(start)
+        wild.load_state(copy.deepcopy(start))
     with pytest.raises(UserError):
         wild.run()
     again = make_loop(recipe=recipe, lr_scale=0.1)

@@ -6,6 +6,7 @@ rate it soon shows how much a network can learn: its loss on batches that it has
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -52,10 +53,16 @@ class Race:
         self.losses.append(loss)
         return loss
 
+    def withdraw(self) -> bool:
+        """The racer whose turn it was could not be trained to the end. Returns whether there can still be a winner."""
+        self.seen = []
+        self.losses.append(math.inf)
+        return self.best is not None or not self.over
+
     def ranked(self) -> list[Tensor]:
-        """Those that have run, the best first."""
+        """Those that have run to the end, the best first."""
         order = sorted(range(self.place), key=self.losses.__getitem__)
-        return [self.racers[place] for place in order]
+        return [self.racers[place] for place in order if self.losses[place] < math.inf]
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""

@@ -55,6 +55,10 @@ class Interrupted(Exception):  # noqa: N818
     """The user asked to stop; the state was saved."""
 
 
+class Diverged(UserError):  # noqa: N818
+    """Weights or loss are beyond saving: the end of a run, but in a race only of a racer, unless all of them go."""
+
+
 @dataclass(frozen=True)
 class Evaluated:
     """An architecture that was scored on held-out data: an entry of the archive."""
@@ -207,10 +211,17 @@ class Loop:
         while not race.over:
             if self._done == 0:
                 self.single_out(self.net.graph.architecture(race.racers[race.place]))
-            self._train("race", total)
-            loss = race.finish(self.module.state_dict())
+            try:
+                self._train("race", total)
+                result: dict[str, Any] = {"loss": race.finish(self.module.state_dict())}
+            except Diverged as fault:
+                if not race.withdraw():
+                    raise
+                result = {"diverged": str(fault)}
+                self.interval.take()
+                self.epoch_tally.take()
             self.step = race.place * total
-            self._record("racer", {"loss": loss})
+            self._record("racer", result)
         if race.best is not None:
             winner, *others = (self.net.graph.architecture(gates) for gates in race.ranked())
             self.single_out(winner)
@@ -460,9 +471,9 @@ class Loop:
         if time.monotonic() - self._saved > after:
             self.checkpoint()
 
-    def _fault(self, what: str) -> UserError:
+    def _fault(self, what: str) -> Diverged:
         rate = self.optimizer.param_groups[0]["lr"]
-        return UserError(
+        return Diverged(
             f"{what} in step {self.step} of the {PHASES[self.phase]} phase at learning rate {rate:.3g}; the last good "
             "checkpoint is kept: go on with --resume --lr-scale 0.3, or look at the data"
         )
