@@ -3,8 +3,8 @@
 Random sub-architectures of a budget (`benchmarks/_opponents.py` has the protocol) with their test accuracy from scratch
 are scored on the shared weights at the end of the search phase: on the validation images that settle looks at, and on
 all of them, with the batch-norm statistics of the super network and with ones of their own. Then they race, all against
-each other. Answers are Spearman's rank correlations of the negative loss with the accuracy; opponents that are trained
-already are not trained again.
+each other. For comparison: the training losses of their own first epochs from scratch. Answers are Spearman's rank
+correlations of the negative loss with the accuracy; opponents that are trained already are not trained again.
 
     python -m benchmarks.ranking --data-root DATA [--protocol resnet] [--recipe fast] [--share 0.3] [--random 30]
         [--seed 0] [--out FOLDER]
@@ -28,11 +28,13 @@ from budgetnet.extract import extract
 from budgetnet.feasibility import check, profile
 from budgetnet.graph import Architecture
 from budgetnet.race import Race
-from budgetnet.records import Record
+from budgetnet.records import Record, read
 from budgetnet.run import prepare
 from budgetnet.search import PHASES, Interrupted, Loop
 
 FLOOR = 0.5
+EPOCHS = 4
+"""First epochs of the training from scratch that are looked at."""
 
 
 def searched(config: Config) -> Loop:
@@ -58,6 +60,13 @@ def scores(loop: Loop, architecture: Architecture) -> dict[str, float]:
         for what, count in (("settle", loop.recipe.settle_examples), ("all", None)):
             found[f"{what}_{when}"], _ = evaluate(model, loop.task, loop.validation.evaluation(count))
     return found
+
+
+def first_epochs(run: Path) -> dict[str, float]:
+    """The training losses of the first epochs of a run."""
+    records, _ = read(run / "records.jsonl")
+    losses = [record.values["loss"] for record in records if record.kind == "epoch"]
+    return {f"own_epoch_{epoch}": loss for epoch, loss in enumerate(losses[:EPOCHS], 1)}
 
 
 def raced(loop: Loop, architectures: Sequence[Architecture], fresh: Mapping[str, Tensor]) -> list[float]:
@@ -126,7 +135,8 @@ def main() -> None:
     files = [Path(row["architecture"]) for row in trained]
     architectures = [Architecture.from_json(loop.net.graph, file.read_text(encoding="utf-8")) for file in files]
     for row, architecture in zip(trained, architectures, strict=True):
-        rows.append({"macs": row["macs"], "test": row["test"], "losses": scores(loop, architecture)})
+        alone = first_epochs(opponents.out / f"random-{given.share:g}" / row["run"])
+        rows.append({"macs": row["macs"], "test": row["test"], "losses": {**scores(loop, architecture), **alone}})
     if loop.recipe.races:
         for row, loss in zip(rows, raced(loop, architectures, prepare(config).net.state_dict()), strict=True):
             row["losses"]["race"] = loss
