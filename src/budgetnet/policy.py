@@ -18,6 +18,8 @@ from budgetnet.sampling import INITIAL_LOGIT, Draw, EdgeDistribution
 
 BASELINES = {"leave-one-out": leave_one_out, "batch-mean": batch_mean}
 PROBES = 64
+LEAST_CONNECTED = 0.125
+"""Share of the samples that must connect by themselves for a start without an anchor; the others are drawn again."""
 ANCHOR_LOGIT = 4.0
 FREE_STARTS = [0.2 * 1.5**power for power in range(16)]
 """Pulls towards cheap edges, the strongest first, that are tried before the start is anchored instead."""
@@ -138,7 +140,7 @@ def _largest(good: Callable[[float], bool], low: float, high: float) -> float:
 def _affordable(logits: Tensor, budgets: Sequence[Budget], graph: Graph) -> bool:
     """Whether most samples connect, and those cost what the budgets allow."""
     share, fits = _probe(logits, budgets, graph, PROBES)
-    return share > 0.5 and fits
+    return share > LEAST_CONNECTED and fits
 
 
 def _probe(logits: Tensor, budgets: Sequence[Budget], graph: Graph, count: int) -> tuple[float, bool]:
