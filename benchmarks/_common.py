@@ -174,6 +174,11 @@ def numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
+def shares(text: str) -> list[float]:
+    """`0.6,0.3` as a list."""
+    return [float(part) for part in text.split(",")]
+
+
 def _commit() -> str:
     """The commit, with a mark if the tree has changes to code."""
     git = ["git", "-C", str(ROOT)]

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks._common import RESULTS, add_data_root, numbers, summarise, write_result
+from benchmarks._common import RESULTS, add_data_root, numbers, shares, summarise, write_result
 from benchmarks._opponents import RESNET, Opponents, Row, Table, interpolated, mean_point, mean_points
 
 
@@ -58,19 +58,20 @@ def main() -> None:
     """Runs what is missing, then writes the result and its picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_root(parser)
-    parser.add_argument("--shares", default="0.4,0.6,0.8,1.0")
+    parser.add_argument("--shares", type=shares, default="0.4,0.6,0.8,1.0")
     parser.add_argument("--random", type=numbers, default="2", help="how many of each share, or one number for all")
     parser.add_argument("--seeds", type=numbers, default="0,1")
     parser.add_argument("--resnet-seeds", type=numbers, default="0")
     parser.add_argument("--out", type=Path, default=Path("sweeps/quality"))
     given = parser.parse_args()
-    shares = [float(share) for share in given.shares.split(",")]
     trained = Opponents(RESNET, given.out, given.data_root)
-    searches = trained.sweep("curve", [{"budgets": [RESNET.budget(share) for share in shares], "seeds": given.seeds}])
+    searches = trained.sweep(
+        "curve", [{"budgets": [RESNET.budget(share) for share in given.shares], "seeds": given.seeds}]
+    )
     resnets = trained.hand_made(given.resnet_seeds)
-    counts = given.random * len(shares) if len(given.random) == 1 else given.random
-    random = {share: trained.random(share, count) for share, count in zip(shares, counts, strict=True)}
-    found = compare(searches, resnets, random, [RESNET.maximum(share) for share in shares])
+    counts = given.random * len(given.shares) if len(given.random) == 1 else given.random
+    random = {share: trained.random(share, count) for share, count in zip(given.shares, counts, strict=True)}
+    found = compare(searches, resnets, random, [RESNET.maximum(share) for share in given.shares])
     protocol = f"{RESNET}; accuracies are shares, means over seeds on the curves"
     opponents = [row for rows in (resnets, *random.values()) for row in rows]
     seeds = {"search": given.seeds, "resnets": given.resnet_seeds, "random": [list(range(count)) for count in counts]}

@@ -29,11 +29,11 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks._common import numbers, summarise, write_result
+from benchmarks._common import numbers, shares, summarise, write_result
 from benchmarks._opponents import Opponents, Table, add_protocol, interpolated, mean_points
 from budgetnet.recipes import choose
 
-SHARES = {"resnet": "1.0,0.6,0.3", "neural": "0.3,0.1", "fashion": "0.6,0.3"}
+SHARES = {"resnet": (1.0, 0.6, 0.3), "neural": (0.3, 0.1), "fashion": (0.6, 0.3)}
 PARTS = ("hand", "random", "long", "scratch", "evolution", "local")
 LONGER = 1.6
 """Epochs of `long` over those of the others."""
@@ -135,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_protocol(parser)
     parser.add_argument("--recipe", default="fast")
-    parser.add_argument("--shares", help="of the protocol's multiply-adds; its own if not given")
+    parser.add_argument("--shares", type=shares, help="of the protocol's multiply-adds; its own if not given")
     parser.add_argument("--seeds", type=numbers, default="0,1,2")
     parser.add_argument(
         "--random", type=numbers, default="4", help="random networks of each share, or one number for all"
@@ -147,14 +147,14 @@ def main() -> None:
     unknown = sorted(set(parts) - set(PARTS))
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; use {', '.join(PARTS)}")
-    shares = [float(share) for share in (given.shares or SHARES[given.protocol]).split(",")]
+    asked = given.shares or SHARES[given.protocol]
     counts = {
-        name: dict(zip(shares, given_counts * (len(shares) if len(given_counts) == 1 else 1), strict=True))
+        name: dict(zip(asked, given_counts * (len(asked) if len(given_counts) == 1 else 1), strict=True))
         for name, given_counts in (("random", given.random), ("long", given.long))
     }
     comparison = Comparison(Opponents.given(given), given.recipe, given.seeds, counts)
     budgets, tables = {}, {}
-    for share in shares:
+    for share in asked:
         made = {name: comparison.part(name, share) for name in ("search", *parts)}
         tables[f"{share:g}"] = dict(made)
         wall = summarise(comparison.wall(share))
