@@ -2,9 +2,10 @@
 
 Random sub-architectures of a budget (`benchmarks/_opponents.py` has the protocol) with their test accuracy from scratch
 are scored on the shared weights at the end of the search phase: on the validation images that settle looks at, and on
-all of them, with the batch-norm statistics of the super network and with ones of their own. Then they race, all against
-each other. For comparison: the training losses of their own first epochs from scratch. Answers are Spearman's rank
-correlations of the negative loss with the accuracy; opponents that are trained already are not trained again.
+all of them, with the batch-norm statistics of the super network and with ones of their own; and by Γ: the negative sum
+of its logits over the edges of a network, and of what these have gained in the search. Then the networks race, all
+against each other. For comparison: the training losses of their own first epochs from scratch. Answers are Spearman's
+rank correlations of the negative loss with the accuracy; opponents that are trained already are not trained again.
 
     python -m benchmarks.ranking --data-root DATA [--protocol resnet] [--recipe fast] [--share 0.3] [--random 30]
         [--seed 0] [--out FOLDER]
@@ -27,6 +28,7 @@ from budgetnet.evaluation import evaluate, recalibrate
 from budgetnet.extract import extract
 from budgetnet.feasibility import check, profile
 from budgetnet.graph import Architecture
+from budgetnet.policy import initial_logits
 from budgetnet.race import Race
 from budgetnet.records import Record, read
 from budgetnet.run import prepare
@@ -60,6 +62,12 @@ def scores(loop: Loop, architecture: Architecture) -> dict[str, float]:
         for what, count in (("settle", loop.recipe.settle_examples), ("all", None)):
             found[f"{what}_{when}"], _ = evaluate(model, loop.task, loop.validation.evaluation(count))
     return found
+
+
+def beliefs(loop: Loop, start: Tensor, architecture: Architecture) -> dict[str, float]:
+    """What Γ holds against an architecture, and what it has learned against it since its start."""
+    learned, gates = loop.policy.distribution.logits.detach(), architecture.live().gates()
+    return {"policy": -float(learned[gates].sum()), "policy_learned": float((start - learned)[gates].sum())}
 
 
 def first_epochs(run: Path) -> dict[str, float]:
@@ -134,9 +142,11 @@ def main() -> None:
     loop, rows = searched(config), []
     files = [Path(row["architecture"]) for row in trained]
     architectures = [Architecture.from_json(loop.net.graph, file.read_text(encoding="utf-8")) for file in files]
+    start = initial_logits(loop.recipe, loop.budgets, loop.net.graph, loop.fallback)
     for row, architecture in zip(trained, architectures, strict=True):
-        alone = first_epochs(opponents.out / f"random-{given.share:g}" / row["run"])
-        rows.append({"macs": row["macs"], "test": row["test"], "losses": {**scores(loop, architecture), **alone}})
+        losses = scores(loop, architecture) | beliefs(loop, start, architecture)
+        losses |= first_epochs(opponents.out / f"random-{given.share:g}" / row["run"])
+        rows.append({"macs": row["macs"], "test": row["test"], "losses": losses})
     if loop.recipe.races:
         for row, loss in zip(rows, raced(loop, architectures, prepare(config).net.state_dict()), strict=True):
             row["losses"]["race"] = loss
