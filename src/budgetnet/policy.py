@@ -23,8 +23,9 @@ LEAST_CONNECTED = 0.125
 ANCHOR_LOGIT = 4.0
 FREE_STARTS = [0.2 * 1.5**power for power in range(16)]
 """Pulls towards cheap edges, the strongest first, that are tried before the start is anchored instead."""
-LEAST_LOGIT = -4.0
-"""No edge starts below this, however dear it is: what is never sampled cannot be found."""
+LEAST_LOGIT, RARE_LOGIT = -4.0, -1.1
+"""No edge starts below the first, however dear it is: what is never sampled cannot be found. Nor below the second, a
+probability of a quarter, if all edges can be equally likely instead."""
 
 
 class Policy:
@@ -81,11 +82,12 @@ class Policy:
 
 
 def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anchor: Architecture) -> Tensor:
-    """Γ's start: the recipe's value, or the most random one whose samples cost on average what the budgets allow.
+    """Γ's start: the recipe's value, or one whose samples cost on average what the budgets allow.
 
-    The distribution of largest entropy under a mean cost has logits a − μ·(what the edge adds to the cost): every edge
-    gets its share of the training, and a sample costs no more than the network that is looked for. Where the budgets
-    are so tight that hardly a sample connects, the edges of `anchor`, which is within them, are kept likely.
+    The most random of those, the distribution of largest entropy under a mean cost, has logits a − μ·(what the edge
+    adds to the cost). Where that makes an edge rare, all edges are equally likely instead: what is dear is what most
+    depends on, and needs its share of the training. Where the budgets are so tight that too few samples connect, the
+    edges of `anchor`, which is within them, are kept likely.
     """
     flat = torch.ones(len(graph.edges))
     if recipe.initial_logit is not None or not budgets:
@@ -100,10 +102,14 @@ def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anch
     def anchored(ease: float) -> Tensor:
         return torch.where(anchor.gates(), torch.tensor(ANCHOR_LOGIT), free(ease))
 
-    for ease in FREE_STARTS:
-        if _affordable(free(ease), budgets, graph):
-            return free(_largest(lambda ease: _affordable(free(ease), budgets, graph), ease, 100.0))
-    return anchored(_largest(lambda ease: _affordable(anchored(ease), budgets, graph), 1 / 300, 100.0))
+    first = next((ease for ease in FREE_STARTS if _affordable(free(ease), budgets, graph)), None)
+    if first is None:
+        random = anchored(_largest(lambda ease: _affordable(anchored(ease), budgets, graph), 1 / 300, 100.0))
+    else:
+        random = free(_largest(lambda ease: _affordable(free(ease), budgets, graph), first, 100.0))
+    equal = equal_start(budgets, graph).logits.detach()
+    connected, _ = _probe(equal, budgets, graph, 4 * PROBES)
+    return equal if float(random.min()) < RARE_LOGIT and connected > LEAST_CONNECTED else random
 
 
 def equal_start(budgets: Sequence[Budget], graph: Graph) -> EdgeDistribution:
