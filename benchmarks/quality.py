@@ -82,7 +82,7 @@ class Comparison:
     def wall(self, share: float) -> list[float]:
         """The time of each search over that of training what it found: its finish, and the epochs of its race."""
         recipe = choose(self.recipe, self.opponents.protocol.epochs, "classification")
-        alone = recipe.finish_epochs / (recipe.finish_epochs - (recipe.race_epochs if recipe.races else 0.0))
+        alone = recipe.finish_epochs / (recipe.finish_epochs - recipe.winner_epochs)
         ratios = []
         for row in self.part("search", share):
             file = self.opponents.out / self._folder(self.recipe, share) / row["run"] / "summary.json"

@@ -82,7 +82,7 @@ def raced(loop: Loop, architectures: Sequence[Architecture], fresh: Mapping[str,
     seen = Racers()
     loop.net.load_state_dict(fresh)
     loop.phase, loop.step, loop.sink = PHASES.index("race"), 0, seen
-    loop.race = Race([architecture.gates() for architecture in architectures])
+    loop.race = Race([architecture.gates() for architecture in architectures], (loop.total_steps("race"), 0))
     loop.should_stop = lambda: PHASES[loop.phase] == "finish"
     with suppress(Interrupted):
         loop.run()

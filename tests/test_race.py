@@ -67,11 +67,46 @@ def test_the_best_weights_are_kept_as_they_were() -> None:
         race.observe(loss, 1.0)
         assert race.finish(weights) == loss
     assert race.over
-    assert race.best is not None
-    assert race.best["w"].tolist() == [1.0, 1.0]
-    assert [gates.tolist() for gates in race.ranked()] == [row(n).tolist() for n in (2, 3, 1)]
+    assert race.ranked() == [1, 2, 0]
+    assert {place: kept["w"].tolist() for place, kept in race.weights.items()} == {1: [1.0, 1.0]}
     again = Race(**race.state())
-    assert (again.losses, again.place) == (race.losses, 3)
+    assert (again.losses, again.turn) == (race.losses, 3)
+
+
+@given(
+    st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4, 0.5, math.inf]), min_size=2, max_size=6, unique=True),
+    st.lists(st.sampled_from([0.6, 0.7, 0.8, 0.9, math.inf]), min_size=6, max_size=6),
+    st.integers(1, 4),
+)
+@examples(200)
+def test_the_best_of_the_first_round_go_on_and_the_best_of_the_second_wins(
+    first: list[float], second: list[float], finalists: int
+) -> None:
+    race, taken = Race([row(n) for n in range(1, len(first) + 1)], finalists), list[int]()
+    alive, rounds = True, [dict(enumerate(first)), dict[int, float]()]
+    while alive and not race.over:
+        place, final = race.place, race.final
+        loss = second[place] if final else first[place]
+        rounds[final][place] = loss
+        taken.append(place)
+        if loss < math.inf:
+            race.observe(loss, 1.0)
+            race.finish({"w": torch.tensor([10 * final + place])})
+        else:
+            alive = race.withdraw()
+        race = Race(**race.state())
+    well = sorted((loss, place) for place, loss in enumerate(first) if loss < math.inf)
+    best = [place for _, place in well[:finalists]] if min(finalists, len(well)) > 1 else []
+    assert taken[: len(first)] == list(range(len(first)))
+    assert taken[len(first) :] == best
+    ended = sorted((loss, place) for place, loss in rounds[1].items() if loss < math.inf)
+    expected = [place for _, place in ended] + [place for _, place in well if place not in best]
+    assert race.ranked() == expected
+    assert alive == bool(race.weights)
+    if alive:
+        winner = race.ranked()[0]
+        assert race.weights[winner]["w"].item() == 10 * bool(best) + winner
+        assert len(race.weights) <= finalists
 
 
 def test_a_racer_is_judged_by_the_end_of_its_training() -> None:
@@ -86,7 +121,7 @@ def test_a_racer_is_judged_by_the_end_of_its_training() -> None:
 
 def raced(race_epochs: float = 0.6, **options: Any) -> tuple[Loop, list[dict[str, Any]]]:
     saved: list[dict[str, Any]] = []
-    loop = make_loop(recipe=short(finish_epochs=1, race_epochs=race_epochs), **options)
+    loop = make_loop(recipe=short(finish_epochs=3, race_epochs=race_epochs), **options)
     loop.save = lambda state: saved.append(copy.deepcopy(state))
     loop.run()
     return loop, saved
@@ -166,7 +201,7 @@ def test_racers_that_diverge_are_out_and_the_others_are_judged_as_without_them()
     raced(sink=all_well)
     expected = [r.values["loss"] for r in all_well.records if r.kind == "racer"]
     loss = Spoilt(0, expected.index(min(expected)))
-    loop = make_loop(recipe=short(finish_epochs=1, race_epochs=0.6), sink=kept)
+    loop = make_loop(recipe=short(finish_epochs=3, race_epochs=0.6), sink=kept)
     loop.task, loss.loop = Task(loss), loop  # type: ignore[assignment]
     outcome = loop.run()
     found = [r.values for r in kept.records if r.kind == "racer"]
@@ -181,7 +216,7 @@ def test_racers_that_diverge_are_out_and_the_others_are_judged_as_without_them()
 
 
 def test_a_race_in_which_all_diverge_stops_the_run_with_a_sentence() -> None:
-    loop, loss = make_loop(recipe=short(finish_epochs=1, race_epochs=0.6)), Spoilt(*range(10))
+    loop, loss = make_loop(recipe=short(finish_epochs=3, race_epochs=0.6)), Spoilt(*range(10))
     loop.task, loss.loop = Task(loss), loop  # type: ignore[assignment]
     with pytest.raises(UserError, match=r"^the loss is nan in step \d+ of the race phase"):
         loop.run()
@@ -202,4 +237,5 @@ def test_only_a_recipe_that_settles_races() -> None:
     assert not fixed(fast()).races
     assert math.isclose(fast(32).race_epochs, 2 * fast(16).race_epochs)
     assert (paper().epochs, fixed(fast(9)).epochs) == (300, 9)
-    assert fast(16).epochs == pytest.approx(0.25 + 1.25 + 6 + 15)
+    assert fast(16).epochs == pytest.approx(0.25 + 1.25 + 6 + 2 + 14)
+    assert replace(fast(16), finalists=1).epochs == pytest.approx(0.25 + 1.25 + 6 + 15)

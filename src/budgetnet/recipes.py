@@ -72,6 +72,9 @@ class Recipe:
     race: int = 1
     """Candidates that are trained for `race_epochs` each; the one that learns best is finished."""
     race_epochs: float = 0.0
+    finalists: int = 1
+    """How many of them, if more than one, are trained for `final_epochs` more before one is chosen."""
+    final_epochs: float = 0.0
     wild: int = 0
     """How many of them are samples with all edges equally likely, whatever shared weights say of them."""
 
@@ -92,9 +95,19 @@ class Recipe:
 
     @property
     def epochs(self) -> float:
-        """Of all phases together. The winner's race counts as a part of its finish."""
-        race = (self.race - 1) * self.race_epochs if self.races else 0.0
-        return self.warmup_epochs + self.search_epochs + race + self.finish_epochs
+        """Of all phases together."""
+        return self.warmup_epochs + self.search_epochs + self.race_loss + self.finish_epochs
+
+    @property
+    def winner_epochs(self) -> float:
+        """Of the winner's race, which count as a part of its finish."""
+        return (self.race_epochs + (self.final_epochs if self.finalists > 1 else 0.0)) if self.races else 0.0
+
+    @property
+    def race_loss(self) -> float:
+        """Epochs of those that did not win."""
+        turns = self.race * self.race_epochs + (self.finalists * self.final_epochs if self.finalists > 1 else 0.0)
+        return turns - self.winner_epochs if self.races else 0.0
 
     def policy_rate(self, steps: int) -> float:
         """Γ's rate in a search of so many steps; it does not follow θ's."""
@@ -108,9 +121,11 @@ def fast(epochs: float = 16) -> Recipe:
         warmup_epochs=epochs * 0.25 / 16,
         search_epochs=epochs * 1.25 / 16,
         settle_share=0.03,
-        race=6,
-        wild=3,
-        race_epochs=epochs / 16,
+        race=4,
+        wild=2,
+        race_epochs=epochs * 1 / 16,
+        finalists=2,
+        final_epochs=epochs * 2 / 16,
         finish_epochs=epochs,
     )
 

@@ -105,7 +105,7 @@ class Loop:
     watch: Untimed = OFF
 
     def __post_init__(self) -> None:
-        self.race, self.raced = Race([]), False
+        self.race, self.raced = Race([]), 0.0
         self.policy = self._make_policy()
         self.phase, self.step = (len(PHASES) - 1, 0) if self.fixed else (0, 0)
         self.module: nn.Module = self.net
@@ -170,25 +170,26 @@ class Loop:
         self.checkpoint()
 
     def total_steps(self, phase: str) -> int:
-        """Steps of a training phase, or of one racer; 0 if the recipe leaves it out."""
+        """Steps of a training phase, or of a turn in the race or in its final; 0 if the recipe leaves it out."""
         recipe = self.recipe
         epochs = {
             "warm-up": recipe.warmup_epochs,
             "search": recipe.search_epochs,
             "race": recipe.race_epochs if recipe.races else 0.0,
-            "finish": recipe.finish_epochs - (recipe.race_epochs if self.raced else 0.0),
+            "final": recipe.final_epochs if recipe.races and recipe.finalists > 1 else 0.0,
+            "finish": recipe.finish_epochs - self.raced,
         }[phase]
         return max(1, round(epochs * self.train.steps)) if epochs > 0 else 0
 
     @property
     def _done(self) -> int:
         """Steps of this phase so far; in the race, of the racer whose turn it is."""
-        return self.step - self.race.place * self.total_steps("race") if PHASES[self.phase] == "race" else self.step
+        return self.step - self.race.behind if PHASES[self.phase] == "race" else self.step
 
     def _train(self, phase: str, total: int) -> None:
         """The steps of a phase, or those of one racer."""
         if self.step == 0:
-            steps = total * (len(self.race.racers) if phase == "race" else 1)
+            steps = self.race.total if phase == "race" else total
             self._record("phase", {"epochs": steps / self.train.steps, "steps": steps})
         while self._progress(phase, total) < 1:
             for batch in self.watch.each("data", self._batches(phase)):
@@ -207,12 +208,14 @@ class Loop:
 
     def _race(self) -> None:
         """Trains the racers on the same batches, from fresh weights; the one that learns best goes on to finish."""
-        race, total = self.race, self.total_steps("race")
+        race = self.race
         while not race.over:
             if self._done == 0:
                 self.single_out(self.net.graph.architecture(race.racers[race.place]))
+                if race.final:
+                    self.module.load_state_dict(race.weights[race.place])
             try:
-                self._train("race", total)
+                self._train("race", race.steps)
                 result: dict[str, Any] = {"loss": race.finish(self.module.state_dict())}
             except Diverged as fault:
                 if not race.withdraw():
@@ -220,14 +223,15 @@ class Loop:
                 result = {"diverged": str(fault)}
                 self.interval.take()
                 self.epoch_tally.take()
-            self.step = race.place * total
+            self.step = race.behind
             self._record("racer", result)
-        if race.best is not None:
-            winner, *others = (self.net.graph.architecture(gates) for gates in race.ranked())
+        if race.racers:
+            winner, *others = (self.net.graph.architecture(race.racers[place]) for place in race.ranked())
             self.single_out(winner)
-            self.module.load_state_dict(race.best)
+            self.module.load_state_dict(race.weights[race.ranked()[0]])
+            self.raced = self.recipe.race_epochs + (self.recipe.final_epochs if race.had_final else 0.0)
             self._set_aside(list(dict.fromkeys([*others, *self.runners_up])))
-            self.race, self.raced = Race([]), True
+            self.race = Race([])
 
     def _progress(self, phase: str, total: int) -> float:
         """The share of a phase that is done: by steps or, under a time limit, by the clock if that is further."""
@@ -238,11 +242,12 @@ class Loop:
         begun = self.elapsed() - self.seconds[phase]
         by_clock = self.seconds[phase] / max(deadline - begun, 1e-3)
         if phase == "race":
-            by_clock = by_clock * len(self.race.racers) - self.race.place
+            by_clock = (by_clock * self.race.total - self.race.behind) / total
         return max(by_steps, by_clock)
 
     def _batches(self, phase: str) -> Iterator[Batch]:
-        epoch, start = divmod(self._done, self.train.steps)
+        before = self.race.lengths[0] if phase == "race" and self.race.final else 0
+        epoch, start = divmod(before + self._done, self.train.steps)
         return self.train.training(PHASES.index(phase) * 100_000 + epoch, start)
 
     def train_step(self, phase: str, batch: Batch, progress: float) -> dict[str, float]:
@@ -284,7 +289,7 @@ class Loop:
         The paper's schedule runs over everything.
         """
         if phase == "race":
-            return learning_rate(self.recipe, min(progress, RISE), RISE)
+            return learning_rate(self.recipe, RISE if self.race.final else min(progress, RISE), RISE)
         if phase == "finish":
             return learning_rate(self.recipe, progress, self.recipe.finish_rise)
         parts = (self.recipe.warmup_epochs, self.recipe.search_epochs)
@@ -396,7 +401,8 @@ class Loop:
         ranked = [self.net.graph.architecture(candidate.gates) for candidate in found]
         racers = chooser.racers(ranked) if self.recipe.races else []
         if len(racers) > 1:
-            self.race, self.runners_up = Race(racers), ranked
+            lengths = self.total_steps("race"), self.total_steps("final")
+            self.race, self.runners_up = Race(racers, lengths, self.recipe.finalists), ranked
             self.net.load_state_dict(self.fresh)
         else:
             self._choose(ranked)
@@ -448,7 +454,7 @@ class Loop:
         """Starts the finish of the next best architecture, after a few of the fallback; False if that was it."""
         if not self._can_step_back():
             return False
-        self.steps_back, self.raced = self.steps_back + 1, False
+        self.steps_back, self.raced = self.steps_back + 1, 0.0
         self.phase, self.step = PHASES.index("finish"), 0
         self._choose(self.runners_up if self.steps_back < STEPS_BACK else [])
         return True
@@ -548,5 +554,6 @@ def estimate(loop: Loop, count: int = 3) -> float:
             clock = time.monotonic()
             loop.train_step(phase, batch, 0.5)
             times.append(time.monotonic() - clock)
-        total += loop.total_steps(phase) * min(times) * (loop.recipe.race - 1 if phase == "race" else 1)
+        steps = loop.total_steps(phase) if phase != "race" else round(loop.recipe.race_loss * loop.train.steps)
+        total += steps * min(times)
     return total * (1 + loop.recipe.settle_share)
