@@ -1,9 +1,11 @@
 """The race: who takes part, what everybody is given, and that the best one goes on with what it has learned."""
 
 import copy
+import itertools
 import json
 import math
 import sys
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -82,10 +84,14 @@ def test_the_best_weights_are_kept_as_they_were() -> None:
 def test_the_best_of_the_first_round_go_on_and_the_best_of_the_second_wins(
     first: list[float], second: list[float], finalists: int
 ) -> None:
-    race, taken = Race([row(n) for n in range(1, len(first) + 1)], finalists), list[int]()
+    race, taken = Race([row(n) for n in range(1, len(first) + 1)], (10, 20), finalists), list[int]()
     alive, rounds = True, [dict(enumerate(first)), dict[int, float]()]
     while alive and not race.over:
         place, final = race.place, race.final
+        assert (race.behind, race.steps) == (
+            10 * len(taken) + 10 * max(0, len(taken) - len(first)),
+            20 if final else 10,
+        )
         loss = second[place] if final else first[place]
         rounds[final][place] = loss
         taken.append(place)
@@ -119,31 +125,36 @@ def test_a_racer_is_judged_by_the_end_of_its_training() -> None:
     assert race.losses == [7.5, 3.0]
 
 
-def raced(race_epochs: float = 0.6, **options: Any) -> tuple[Loop, list[dict[str, Any]]]:
+def raced(race_epochs: float = 0.6, final_epochs: float = 0.8, **options: Any) -> tuple[Loop, list[dict[str, Any]]]:
     saved: list[dict[str, Any]] = []
-    loop = make_loop(recipe=short(finish_epochs=3, race_epochs=race_epochs), **options)
+    loop = make_loop(recipe=short(finish_epochs=4, race_epochs=race_epochs, final_epochs=final_epochs), **options)
     loop.save = lambda state: saved.append(copy.deepcopy(state))
     loop.run()
     return loop, saved
 
 
-def trained_alone(loop: Loop, gates: Tensor) -> tuple[float, dict[str, Tensor]]:
-    """What a racer comes to if it is trained by a plain loop from fresh weights: its loss and weights."""
+def trained_alone(loop: Loop, gates: Tensor) -> list[tuple[float, dict[str, Tensor]]]:
+    """What a racer comes to in each round if a plain loop trains it from fresh weights: its losses and weights."""
     fresh = mlp()
     loop.net.load_state_dict(fresh.state_dict())
     model = extract(loop.net, loop.net.graph.architecture(gates))
-    recipe, steps = loop.recipe, loop.total_steps("race")
-    optimizer = torch.optim.SGD(model.parameters(), 1.0, recipe.momentum, nesterov=True, weight_decay=5e-4)
-    losses = []
-    for step, (inputs, targets) in zip(range(steps), loop.train.training(300_000), strict=False):
-        optimizer.param_groups[0]["lr"] = recipe.lr * (max(4 * step / steps, 0.04) if 4 * step < steps else 1.0001)
-        optimizer.zero_grad()
-        model.train()
-        loss = torch.nn.functional.cross_entropy(call(model, inputs), targets)
-        loss.backward()
-        optimizer.step()
-        losses += [float(loss.detach())] if 4 * (step + 1) > 3 * steps else []
-    return fmean(losses), dict(model.state_dict())
+    recipe, first, second = loop.recipe, loop.total_steps("race"), loop.total_steps("final")
+    batches = itertools.chain(*(loop.train.training(300_000 + epoch) for epoch in range(4)))
+    found = []
+    for steps in (first, second):
+        optimizer = torch.optim.SGD(model.parameters(), 1.0, recipe.momentum, nesterov=True, weight_decay=5e-4)
+        losses = []
+        for step, (inputs, targets) in zip(range(steps), batches, strict=False):
+            rises = steps == first and 4 * step < steps
+            optimizer.param_groups[0]["lr"] = recipe.lr * (max(4 * step / steps, 0.04) if rises else 1.0001)
+            optimizer.zero_grad()
+            model.train()
+            loss = torch.nn.functional.cross_entropy(call(model, inputs), targets)
+            loss.backward()
+            optimizer.step()
+            losses += [float(loss.detach())] if 4 * (step + 1) > 3 * steps else []
+        found.append((fmean(losses), {name: value.clone() for name, value in model.state_dict().items()}))
+    return found
 
 
 def test_every_racer_starts_from_fresh_weights_and_the_best_one_is_finished_with_its_own() -> None:
@@ -152,17 +163,20 @@ def test_every_racer_starts_from_fresh_weights_and_the_best_one_is_finished_with
     start = next(state for state in saved if PHASES[state["phase"]] == "race" and state["step"] == 0)
     losses = [r.values["loss"] for r in kept.records if r.kind == "racer"]
     racers = start["race"]["racers"]
-    assert len(racers) == len(losses) >= 2
+    assert len(losses) == len(racers) + 2
     alone = [trained_alone(loop, gates) for gates in racers]
-    assert losses == pytest.approx([loss for loss, _ in alone], rel=1e-4)
-    best = losses.index(min(losses))
+    assert losses[: len(racers)] == pytest.approx([rounds[0][0] for rounds in alone], rel=1e-4)
+    order = sorted(range(len(racers)), key=losses.__getitem__)
+    assert losses[len(racers) :] == pytest.approx([alone[place][1][0] for place in order[:2]], rel=1e-4)
+    order[:2] = sorted(order[:2], key=lambda place: alone[place][1][0])
     finish = next(state for state in saved if PHASES[state["phase"]] == "finish" and state["step"] == 0)
-    assert torch.equal(finish["architecture"], racers[best])
-    for name, value in alone[best][1].items():
-        assert torch.allclose(finish["weights"][name], value, atol=1e-5), name
-    others = [loop.net.graph.architecture(racers[i]).live() for i in sorted(range(len(losses)), key=losses.__getitem__)]
-    assert [a.live() for a in loop.runners_up[: len(racers) - 1]] == others[1:]
+    assert torch.equal(finish["architecture"], racers[order[0]])
+    for name, value in alone[order[0]][1][1].items():
+        assert torch.allclose(finish["weights"][name], value, atol=1e-4), name
+    others = [loop.net.graph.architecture(racers[place]).live() for place in order[1:]]
+    assert [a.live() for a in loop.runners_up[: len(others)]] == others
     assert all(loop.budgets[0].meter(loop.net.graph.architecture(g)) <= loop.budgets[0].maximum for g in racers)
+    assert loop.total_steps("finish") == round((4 - 0.6 - 0.8) * loop.train.steps)
 
 
 @pytest.mark.parametrize("race_epochs", [1.0, 1.4])
@@ -171,10 +185,12 @@ def test_a_run_goes_on_from_each_of_its_checkpoints_to_the_same_network(
 ) -> None:
     """Also from the middle of a racer's training, or between its training and its judging."""
     monkeypatch.setattr(sys.modules[Loop.__module__], "EPOCH_SECONDS", -1.0)
-    loop, saved = raced(race_epochs)
-    racing = [state["step"] / loop.total_steps("race") for state in saved if state["phase"] == PHASES.index("race")]
+    loop, saved = raced(race_epochs, final_epochs=1.2)
+    racing = [state for state in saved if state["phase"] == PHASES.index("race")]
+    within = [state["step"] != Race(**state["race"]).behind for state in racing]
     assert len(racing) >= 4
-    assert all(place % 1 == 0 for place in racing) == (race_epochs == 1.0)
+    assert any(Race(**state["race"]).final for state in racing)
+    assert any(within)
     for state in saved:
         again = make_loop(recipe=loop.recipe)
         again.load_state(copy.deepcopy(state))
@@ -199,12 +215,12 @@ class Spoilt:
 def test_racers_that_diverge_are_out_and_the_others_are_judged_as_without_them() -> None:
     kept, all_well = Kept(), Kept()
     raced(sink=all_well)
-    expected = [r.values["loss"] for r in all_well.records if r.kind == "racer"]
+    *expected, _, _ = (r.values["loss"] for r in all_well.records if r.kind == "racer")
     loss = Spoilt(0, expected.index(min(expected)))
-    loop = make_loop(recipe=short(finish_epochs=3, race_epochs=0.6), sink=kept)
+    loop = make_loop(recipe=short(finish_epochs=4, race_epochs=0.6, final_epochs=0.8), sink=kept)
     loop.task, loss.loop = Task(loss), loop  # type: ignore[assignment]
     outcome = loop.run()
-    found = [r.values for r in kept.records if r.kind == "racer"]
+    found = [r.values for r in kept.records if r.kind == "racer"][: len(expected)]
     assert all("nan" in found[place]["diverged"] for place in loss.racers)
     well = {place: value["loss"] for place, value in enumerate(found) if place not in loss.racers}
     assert well == pytest.approx({place: expected[place] for place in well})
@@ -237,5 +253,5 @@ def test_only_a_recipe_that_settles_races() -> None:
     assert not fixed(fast()).races
     assert math.isclose(fast(32).race_epochs, 2 * fast(16).race_epochs)
     assert (paper().epochs, fixed(fast(9)).epochs) == (300, 9)
-    assert fast(16).epochs == pytest.approx(0.25 + 1.25 + 6 + 2 + 14)
-    assert replace(fast(16), finalists=1).epochs == pytest.approx(0.25 + 1.25 + 6 + 15)
+    assert fast(16).epochs == pytest.approx(0.25 + 1.25 + 4 * 1 + 2 * 2 + 13)
+    assert replace(fast(16), finalists=1).epochs == pytest.approx(0.25 + 1.25 + 4 * 1 + 15)
