@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from budgetnet.errors import UserError
 from budgetnet.extract import extract
 from budgetnet.race import APART, Race, distance, field_of
-from budgetnet.recipes import fast, fixed, paper
+from budgetnet.recipes import choose, fast, fixed, paper
 from budgetnet.search import PHASES, Loop
 from budgetnet.supernet import call
 from budgetnet.tasks import Task
@@ -254,4 +254,20 @@ def test_only_a_recipe_that_settles_races() -> None:
     assert math.isclose(fast(32).race_epochs, 2 * fast(16).race_epochs)
     assert (paper().epochs, fixed(fast(9)).epochs) == (300, 9)
     assert fast(16).epochs == pytest.approx(0.25 + 1.25 + 4 * 1 + 2 * 2 + 13)
+    assert replace(fast(16), final_epochs=0).epochs == replace(fast(16), finalists=1).epochs
     assert replace(fast(16), finalists=1).epochs == pytest.approx(0.25 + 1.25 + 4 * 1 + 15)
+
+
+def test_a_recipe_without_a_final_races_once() -> None:
+    kept = Kept()
+    loop = make_loop(recipe=short(final_epochs=0), sink=kept)
+    loop.run()
+    racers = [r for r in kept.records if r.kind == "racer"]
+    assert racers[-1].step == len(racers) * loop.total_steps("race")
+    assert loop.raced == loop.recipe.race_epochs
+
+
+@pytest.mark.parametrize("options", ["race_epochs=16", "final_epochs=15", "race_epochs=9,final_epochs=9"])
+def test_a_race_that_leaves_nothing_for_the_finish_is_refused(options: str) -> None:
+    with pytest.raises(UserError, match=r"^a race of (17|18|16) epochs leaves nothing of the 16"):
+        choose(f"fast:{options}", 16, "classification")

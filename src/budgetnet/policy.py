@@ -144,7 +144,7 @@ def _largest(good: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def _affordable(logits: Tensor, budgets: Sequence[Budget], graph: Graph) -> bool:
-    """Whether most samples connect, and those cost what the budgets allow."""
+    """Whether enough samples connect, and those cost what the budgets allow."""
     share, fits = _probe(logits, budgets, graph, PROBES)
     return share > LEAST_CONNECTED and fits
 

@@ -82,6 +82,11 @@ class Recipe:
         for field, choices in CHOICES.items():
             if getattr(self, field) not in choices:
                 raise UserError(f"{field}={getattr(self, field)} is not known to a recipe; use {' or '.join(choices)}")
+        if self.races and self.winner_epochs >= self.finish_epochs:
+            raise UserError(
+                f"a race of {self.winner_epochs:g} epochs leaves nothing of the {self.finish_epochs:g} for the finish, "
+                "of which it is a part; give fewer race_epochs or final_epochs, or race=1"
+            )
 
     @property
     def settles(self) -> bool:
@@ -99,15 +104,20 @@ class Recipe:
         return self.warmup_epochs + self.search_epochs + self.race_loss + self.finish_epochs
 
     @property
+    def final(self) -> bool:
+        """Whether the race has a second round."""
+        return self.races and self.finalists > 1 and self.final_epochs > 0
+
+    @property
     def winner_epochs(self) -> float:
         """Of the winner's race, which count as a part of its finish."""
-        return (self.race_epochs + (self.final_epochs if self.finalists > 1 else 0.0)) if self.races else 0.0
+        return (self.race_epochs if self.races else 0.0) + (self.final_epochs if self.final else 0.0)
 
     @property
     def race_loss(self) -> float:
         """Epochs of those that did not win."""
-        turns = self.race * self.race_epochs + (self.finalists * self.final_epochs if self.finalists > 1 else 0.0)
-        return turns - self.winner_epochs if self.races else 0.0
+        first = (self.race - 1) * self.race_epochs if self.races else 0.0
+        return first + ((self.finalists - 1) * self.final_epochs if self.final else 0.0)
 
     def policy_rate(self, steps: int) -> float:
         """Γ's rate in a search of so many steps; it does not follow θ's."""

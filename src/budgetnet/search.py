@@ -176,7 +176,7 @@ class Loop:
             "warm-up": recipe.warmup_epochs,
             "search": recipe.search_epochs,
             "race": recipe.race_epochs if recipe.races else 0.0,
-            "final": recipe.final_epochs if recipe.races and recipe.finalists > 1 else 0.0,
+            "final": recipe.final_epochs if recipe.final else 0.0,
             "finish": recipe.finish_epochs - self.raced,
         }[phase]
         return max(1, round(epochs * self.train.steps)) if epochs > 0 else 0
@@ -402,7 +402,8 @@ class Loop:
         racers = chooser.racers(ranked) if self.recipe.races else []
         if len(racers) > 1:
             lengths = self.total_steps("race"), self.total_steps("final")
-            self.race, self.runners_up = Race(racers, lengths, self.recipe.finalists), ranked
+            self.race = Race(racers, lengths, self.recipe.finalists if self.recipe.final else 1)
+            self.runners_up = ranked
             self.net.load_state_dict(self.fresh)
         else:
             self._choose(ranked)
