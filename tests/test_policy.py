@@ -201,6 +201,7 @@ def test_all_edges_start_equally_likely_where_some_would_be_rare(budget: str) ->
     budgets = parse_all([budget], net)
     assert len(set(logits.tolist())) == 1
     assert mean_cost(net, float(logits[0]), budget) == pytest.approx(budgets[0].maximum, rel=0.15)
+    assert mean_cost(net, float(logits[0]) + 0.5, budget) > budgets[0].maximum, "no logit that is much larger would do"
 
 
 @pytest.mark.parametrize("budget", ["macs<=30%", "macs<=80%", "steps(4)<=50%", "params<=20%"])
@@ -217,6 +218,23 @@ def mean_cost(net: SuperNetwork, logit: float, budget: str) -> float:
     """Of samples with all edges at one logit that connect."""
     gates = EdgeDistribution(net.graph, logit).sample(2000, generator(3)).gates
     return float(parse_all([budget], net)[0].meter.evaluate(gates[net.graph.live(gates).any(1)]).mean())
+
+
+def test_a_long_chain_under_a_loose_budget_starts_where_it_connects() -> None:
+    graph = Graph(Edge(f"{i}.{lane}", str(i), str(i + 1)) for i in range(30) for lane in range(2))
+    net = SuperNetwork(graph, {edge.name: nn.Linear(3, 3) for edge in graph.edges}, input_shape=(3,))
+    budgets = parse_all(["macs<=100%"], net)
+    assert initial_logits(fast(), budgets, graph, graph.full).tolist() == pytest.approx([3.0] * 60, abs=1e-2)
+
+
+def test_under_a_tight_budget_what_costs_more_is_less_likely() -> None:
+    net = build("resnet-fabric:width=3,channels=4", (3, 16, 16), 10)
+    budgets = parse_all(["macs<=9%"], net)
+    anchor = check(profile(budgets))
+    logits, others = initial_logits(fast(), budgets, net.graph, anchor), ~anchor.gates()
+    order = marginal_costs(budgets, net.graph)[others].argsort()
+    assert bool((logits[others][order].diff() <= 1e-6).all())
+    assert float(logits[others].max() - logits[others].min()) > 1
 
 
 def test_what_an_edge_adds_is_the_full_cost_without_it() -> None:

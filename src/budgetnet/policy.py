@@ -102,14 +102,16 @@ def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anch
     def anchored(ease: float) -> Tensor:
         return torch.where(anchor.gates(), torch.tensor(ANCHOR_LOGIT), free(ease))
 
-    first = next((ease for ease in FREE_STARTS if _affordable(free(ease), budgets, graph)), None)
-    if first is None:
-        random = anchored(_largest(lambda ease: _affordable(anchored(ease), budgets, graph), 1 / 300, 100.0))
-    else:
-        random = free(_largest(lambda ease: _affordable(free(ease), budgets, graph), first, 100.0))
     equal = equal_start(budgets, graph).logits.detach()
     connected, _ = _probe(equal, budgets, graph, 4 * PROBES)
-    return equal if float(random.min()) < RARE_LOGIT and connected > LEAST_CONNECTED else random
+    first = next((ease for ease in FREE_STARTS if _affordable(free(ease), budgets, graph)), None)
+    if first is not None:
+        random = free(_largest(lambda ease: _affordable(free(ease), budgets, graph), first, 100.0))
+        if float(random.min()) >= RARE_LOGIT or connected <= LEAST_CONNECTED:
+            return random
+    if connected > LEAST_CONNECTED:
+        return equal
+    return anchored(_largest(lambda ease: _affordable(anchored(ease), budgets, graph), 1 / 300, 100.0))
 
 
 def equal_start(budgets: Sequence[Budget], graph: Graph) -> EdgeDistribution:

@@ -101,7 +101,7 @@ class Recipe:
     @property
     def epochs(self) -> float:
         """Of all phases together."""
-        return self.warmup_epochs + self.search_epochs + self.race_loss + self.finish_epochs
+        return self.warmup_epochs + self.search_epochs + self.losers_epochs + self.finish_epochs
 
     @property
     def final(self) -> bool:
@@ -114,7 +114,7 @@ class Recipe:
         return (self.race_epochs if self.races else 0.0) + (self.final_epochs if self.final else 0.0)
 
     @property
-    def race_loss(self) -> float:
+    def losers_epochs(self) -> float:
         """Epochs of those that did not win."""
         first = (self.race - 1) * self.race_epochs if self.races else 0.0
         return first + ((self.finalists - 1) * self.final_epochs if self.final else 0.0)

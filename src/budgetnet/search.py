@@ -555,6 +555,6 @@ def estimate(loop: Loop, count: int = 3) -> float:
             clock = time.monotonic()
             loop.train_step(phase, batch, 0.5)
             times.append(time.monotonic() - clock)
-        steps = loop.total_steps(phase) if phase != "race" else round(loop.recipe.race_loss * loop.train.steps)
+        steps = loop.total_steps(phase) if phase != "race" else round(loop.recipe.losers_epochs * loop.train.steps)
         total += steps * min(times)
     return total * (1 + loop.recipe.settle_share)
