@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -22,6 +22,7 @@ from budgetnet import environment
 RESULTS = Path(os.environ.get("BENCHMARK_RESULTS") or Path(__file__).parent / "results")
 """Another folder keeps the numbers of a trial apart from those that are committed."""
 ROOT = Path(__file__).parent.parent
+T = TypeVar("T")
 
 
 def machine() -> dict[str, Any]:
@@ -177,6 +178,11 @@ def numbers(text: str) -> list[int]:
 def shares(text: str) -> list[float]:
     """`0.6,0.3` as a list."""
     return [float(part) for part in text.split(",")]
+
+
+def per_share(asked: Sequence[float], values: list[T]) -> dict[float, T]:
+    """The value of each share that was asked for; a single one is that of all."""
+    return dict(zip(asked, values * len(asked) if len(values) == 1 else values, strict=True))
 
 
 def _commit() -> str:

@@ -158,7 +158,7 @@ class Opponents:
             path = self.out / f"random-{share:g}-{i}.json"
             write_atomically(path, (architecture.to_json() + "\n").encode())
             runs.append({"architectures": [str(path)], "seeds": [i]})
-        name = f"random-{share:g}" if longer == 1 else f"random-{share:g}-long"
+        name = f"random-{share:g}" if longer == 1 else f"random-{share:g}-x{longer:g}"
         return self.sweep(name, runs, epochs=longer * protocol.epochs)
 
     def hand_made(self, seeds: Sequence[int]) -> Table:

@@ -85,7 +85,7 @@ def main() -> None:
 
 def _scales(out: Path, data_root: str, share: float, seeds: Sequence[int]) -> dict[str, Any]:
     fabric, net = Opponents(NEURAL, out / "quality-neural", data_root), NEURAL.build()
-    by_macs = Comparison(fabric, "fast", seeds, {}).part("search", share)
+    by_macs = Comparison(fabric, "fast", seeds).part("search", share)
     runs, folder = {"budgets": [f"params<={share:.0%}"], "seeds": list(seeds)}, f"fast-params-{share:g}"
     by_params = fabric.sweep(folder, [runs], test_all=True)
     table = [*by_macs, *by_params]

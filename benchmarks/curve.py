@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks._common import RESULTS, add_data_root, numbers, shares, summarise, write_result
+from benchmarks._common import RESULTS, add_data_root, numbers, per_share, shares, summarise, write_result
 from benchmarks._opponents import RESNET, Opponents, Row, Table, interpolated, mean_point, mean_points
 
 
@@ -69,12 +69,12 @@ def main() -> None:
         "curve", [{"budgets": [RESNET.budget(share) for share in given.shares], "seeds": given.seeds}]
     )
     resnets = trained.hand_made(given.resnet_seeds)
-    counts = given.random * len(given.shares) if len(given.random) == 1 else given.random
-    random = {share: trained.random(share, count) for share, count in zip(given.shares, counts, strict=True)}
+    counts = per_share(given.shares, given.random)
+    random = {share: trained.random(share, count) for share, count in counts.items()}
     found = compare(searches, resnets, random, [RESNET.maximum(share) for share in given.shares])
     protocol = f"{RESNET}; accuracies are shares, means over seeds on the curves"
     opponents = [row for rows in (resnets, *random.values()) for row in rows]
-    seeds = {"search": given.seeds, "resnets": given.resnet_seeds, "random": [list(range(count)) for count in counts]}
+    seeds = {"search": given.seeds, "resnets": given.resnet_seeds, "random": [list(range(n)) for n in counts.values()]}
     write_result("curve", {"protocol": protocol, "seeds": seeds, **found, "table": [*searches, *opponents]})
     draw(found, [row for rows in random.values() for row in rows])
 

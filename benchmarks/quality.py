@@ -6,7 +6,8 @@ nothing was tuned. For each budget, a share of the ResNet-20's multiply-adds, or
 - `search`: the recipe in question, for each seed.
 - `hand`: ResNets of 1 to 4 blocks a group, or neural fabrics of 1 to 3 columns, linearly between them.
 - `random`: random connected sub-architectures, trained as long as the search trains what it found.
-- `long`: the same ones, trained for 1.6 times as many epochs: the most that search and training together may take.
+- `long`: the same ones, trained for as long as search and training together take: `--longer` times as many epochs, 1.6
+  being the most that a search may take.
 - `scratch`: what each search found, trained from fresh weights.
 - `evolution`, `local`: regularised evolution and local search that know nothing of Γ, on the same shared weights with
   the same number of evaluations; their best candidates race, and the winner is trained as the search's.
@@ -14,8 +15,8 @@ nothing was tuned. For each budget, a share of the ResNet-20's multiply-adds, or
 Every run is kept in a sweep: a new recipe costs only its own runs, and parts that are not asked for are left out.
 
     python -m benchmarks.quality --data-root DATA [--protocol resnet] [--recipe fast] [--shares 1.0,0.6,0.3]
-        [--seeds 0,1,2] [--random 4 or 4,4,15] [--long 4] [--parts hand,random,long,scratch,evolution,local]
-        [--out FOLDER]
+        [--seeds 0,1,2] [--random 4 or 4,4,15] [--long 4] [--longer 1.6]
+        [--parts hand,random,long,scratch,evolution,local] [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -25,18 +26,16 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks._common import numbers, shares, summarise, write_result
+from benchmarks._common import numbers, per_share, shares, summarise, write_result
 from benchmarks._opponents import Opponents, Table, add_protocol, interpolated, mean_points
 from budgetnet.recipes import choose
 
 SHARES = {"resnet": (1.0, 0.6, 0.3), "neural": (0.3, 0.1), "fashion": (0.6, 0.3)}
 PARTS = ("hand", "random", "long", "scratch", "evolution", "local")
-LONGER = 1.6
-"""Epochs of `long` over those of the others."""
 FLOORS = {"random": 0.5, "long": 0.0, "evolution": 0.0, "local": 0.0}
 """Points of test accuracy by which the search must be ahead."""
 WALL = 1.6
@@ -52,15 +51,21 @@ class Comparison:
     opponents: Opponents
     recipe: str
     seeds: Sequence[int]
-    counts: Mapping[str, Mapping[float, int]]
-    """How many random ones of each budget, and how many of them are trained for longer."""
+    random: Mapping[float, int] = field(default_factory=dict)
+    """How many random networks of each budget."""
+    long: Mapping[float, int] = field(default_factory=dict)
+    """How many of them are also trained for longer."""
+    longer: Mapping[float, float] = field(default_factory=dict)
+    """How much longer: times as many epochs."""
 
     def part(self, name: str, share: float) -> Table:
         """The rows of a part at a budget."""
         if name == "hand":
             return self.opponents.hand_made([0])
-        if name in self.counts:
-            return self.opponents.random(share, self.counts[name][share], LONGER if name == "long" else 1.0)
+        if name == "random":
+            return self.opponents.random(share, self.random[share])
+        if name == "long":
+            return self.opponents.random(share, self.long[share], self.longer[share])
         if name == "scratch":
             return self._scratch(share)
         other = f"{self.recipe}{',' if ':' in self.recipe else ':'}settle={name},wild=0"
@@ -141,6 +146,7 @@ def main() -> None:
         "--random", type=numbers, default="4", help="random networks of each share, or one number for all"
     )
     parser.add_argument("--long", type=numbers, default="4", help="how many of them are also trained for longer")
+    parser.add_argument("--longer", type=shares, default=str(WALL), help="how much longer: times as many epochs")
     parser.add_argument("--parts", default=",".join(PARTS))
     given = parser.parse_args()
     parts = [part for part in given.parts.split(",") if part]
@@ -148,18 +154,16 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; use {', '.join(PARTS)}")
     asked = given.shares or SHARES[given.protocol]
-    counts = {
-        name: dict(zip(asked, given_counts * (len(asked) if len(given_counts) == 1 else 1), strict=True))
-        for name, given_counts in (("random", given.random), ("long", given.long))
-    }
-    comparison = Comparison(Opponents.given(given), given.recipe, given.seeds, counts)
+    counts = (per_share(asked, values) for values in (given.random, given.long, given.longer))
+    comparison = Comparison(Opponents.given(given), given.recipe, given.seeds, *counts)
     budgets, tables = {}, {}
     for share in asked:
         made = {name: comparison.part(name, share) for name in ("search", *parts)}
         tables[f"{share:g}"] = dict(made)
         wall = summarise(comparison.wall(share))
         budgets[f"{share:g}"] = {**judged(made.pop("search"), made), "wall_over_training": {**wall, "bar": WALL}}
-    protocol = f"{comparison.opponents.protocol}; long: {LONGER} times as many; accuracies in percent"
+    longer = ", ".join(f"{ratio:g}" for ratio in comparison.longer.values())
+    protocol = f"{comparison.opponents.protocol}; long: {longer} times as many; accuracies in percent"
     payload = {"protocol": protocol, "recipe": given.recipe, "seeds": given.seeds, "budgets": budgets, "tables": tables}
     write_result("quality", payload, variant="" if given.protocol == "resnet" else given.protocol)
 
