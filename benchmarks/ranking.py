@@ -4,8 +4,9 @@ Random sub-architectures of a budget (`benchmarks/_opponents.py` has the protoco
 are scored on the shared weights at the end of the search phase: on the validation images that settle looks at, and on
 all of them, with the batch-norm statistics of the super network and with ones of their own; and by Γ: the negative sum
 of its logits over the edges of a network, and of what these have gained in the search. Then the networks race, all
-against each other. For comparison: the training losses of their own first epochs from scratch. Answers are Spearman's
-rank correlations of the negative loss with the accuracy; opponents that are trained already are not trained again.
+against each other, and all of them run in the final. For comparison: the training losses of their own first epochs
+from scratch. Answers are Spearman's rank correlations of the negative loss with the accuracy; opponents that are
+trained already are not trained again.
 
     python -m benchmarks.ranking --data-root DATA [--protocol resnet] [--recipe fast] [--share 0.3] [--random 30]
         [--seed 0] [--out FOLDER]
@@ -30,7 +31,7 @@ from budgetnet.feasibility import check, profile
 from budgetnet.graph import Architecture
 from budgetnet.policy import initial_logits
 from budgetnet.race import Race
-from budgetnet.records import Record, read
+from budgetnet.records import read
 from budgetnet.run import prepare
 from budgetnet.search import PHASES, Interrupted, Loop
 
@@ -77,31 +78,20 @@ def first_epochs(run: Path) -> dict[str, float]:
     return {f"own_epoch_{epoch}": loss for epoch, loss in enumerate(losses[:EPOCHS], 1)}
 
 
-def raced(loop: Loop, architectures: Sequence[Architecture], fresh: Mapping[str, Tensor]) -> list[float]:
-    """The losses by which a race of all these judges them."""
-    seen = Racers()
+def raced(loop: Loop, architectures: Sequence[Architecture], fresh: Mapping[str, Tensor]) -> list[dict[str, float]]:
+    """The losses by which a race of all these judges them, after its first round and after a final of all of them."""
+    lengths = loop.total_steps("race"), loop.total_steps("final")
+    race = Race([each.gates() for each in architectures], lengths, len(architectures) if loop.recipe.final else 1)
     loop.net.load_state_dict(fresh)
-    loop.phase, loop.step, loop.sink = PHASES.index("race"), 0, seen
-    loop.race = Race([architecture.gates() for architecture in architectures], (loop.total_steps("race"), 0))
+    loop.phase, loop.step, loop.race = PHASES.index("race"), 0, race
     loop.should_stop = lambda: PHASES[loop.phase] == "finish"
     with suppress(Interrupted):
         loop.run()
-    return seen.losses
-
-
-class Racers:
-    """What a race writes."""
-
-    def __init__(self) -> None:
-        self.losses: list[float] = []
-
-    def write(self, record: Record) -> None:
-        """Keeps the losses of racers."""
-        if record.kind == "racer":
-            self.losses.append(record.values["loss"])
-
-    def close(self) -> None:
-        """Nothing is open."""
+    first, final = race.losses[: len(race.racers)], race.losses[len(race.racers) :]
+    found = [{"race": loss} for loss in first]
+    for place, loss in zip(sorted(range(len(first)), key=first.__getitem__), final, strict=False):
+        found[place]["final"] = loss
+    return found
 
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
@@ -148,8 +138,8 @@ def main() -> None:
         losses |= first_epochs(opponents.out / f"random-{given.share:g}" / row["run"])
         rows.append({"macs": row["macs"], "test": row["test"], "losses": losses})
     if loop.recipe.races:
-        for row, loss in zip(rows, raced(loop, architectures, prepare(config).net.state_dict()), strict=True):
-            row["losses"]["race"] = loss
+        for row, losses in zip(rows, raced(loop, architectures, prepare(config).net.state_dict()), strict=True):
+            row["losses"] |= losses
     truth = [row["test"] for row in rows]
     correlations = {key: spearman([-row["losses"][key] for row in rows], truth) for key in rows[0]["losses"]}
     write_result(
@@ -164,7 +154,7 @@ def main() -> None:
             "from_scratch": summarise(truth),
             "architectures": rows,
         },
-        variant="" if given.protocol == "resnet" else given.protocol,
+        variant=f"{given.protocol}_{100 * given.share:.0f}",
     )
 
 
