@@ -12,7 +12,8 @@ nothing was tuned. For each budget, a share of the ResNet-20's multiply-adds, or
 - `evolution`, `local`: regularised evolution and local search that know nothing of Γ, on the same shared weights with
   the same number of evaluations; their best candidates race, and the winner is trained as the search's.
 
-Every run is kept in a sweep: a new recipe costs only its own runs, and parts that are not asked for are left out.
+Every run is kept in a sweep: a new recipe costs only its own runs, and parts that are not asked for are left out. Each
+budget has a result file of its own.
 
     python -m benchmarks.quality --data-root DATA [--protocol resnet] [--recipe fast] [--shares 1.0,0.6,0.3]
         [--seeds 0,1,2] [--random 4 or 4,4,15] [--long 4] [--longer 1.6]
@@ -156,16 +157,20 @@ def main() -> None:
     asked = given.shares or SHARES[given.protocol]
     counts = (per_share(asked, values) for values in (given.random, given.long, given.longer))
     comparison = Comparison(Opponents.given(given), given.recipe, given.seeds, *counts)
-    budgets, tables = {}, {}
     for share in asked:
-        made = {name: comparison.part(name, share) for name in ("search", *parts)}
-        tables[f"{share:g}"] = dict(made)
-        wall = summarise(comparison.wall(share))
-        budgets[f"{share:g}"] = {**judged(made.pop("search"), made), "wall_over_training": {**wall, "bar": WALL}}
-    longer = ", ".join(f"{ratio:g}" for ratio in comparison.longer.values())
-    protocol = f"{comparison.opponents.protocol}; long: {longer} times as many; accuracies in percent"
-    payload = {"protocol": protocol, "recipe": given.recipe, "seeds": given.seeds, "budgets": budgets, "tables": tables}
-    write_result("quality", payload, variant="" if given.protocol == "resnet" else given.protocol)
+        search = comparison.part("search", share)
+        others = {name: comparison.part(name, share) for name in parts}
+        longer = f"; long: {comparison.longer[share]:g} times as many" if "long" in parts else ""
+        result = {
+            "protocol": f"{comparison.opponents.protocol}{longer}; accuracies in percent",
+            "recipe": given.recipe,
+            "seeds": given.seeds,
+            "share": share,
+            **judged(search, others),
+            "wall_over_training": {**summarise(comparison.wall(share)), "bar": WALL},
+            "tables": {"search": search, **others},
+        }
+        write_result("quality", result, variant=f"{given.protocol}_{100 * share:.0f}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks._common import ROOT
 from benchmarks._opponents import PROTOCOLS, Protocol, interpolated, mean_points, random_architectures
+from benchmarks._quality_table import row as cells_of
+from benchmarks._quality_table import table
 from benchmarks.costs_shape import finest_share, parallel, scale_counts
 from benchmarks.curve import compare
 from benchmarks.quality import difference, judged
@@ -84,6 +87,24 @@ def test_a_floor_needs_the_mean_and_for_chance_the_bound_too() -> None:
     assert not found["random"]["floor_holds"], "two seeds that differ by five points prove nothing"
     assert not found["local"]["floor_holds"]
     assert judged(search[:1] * 2, {"random": chance})["random"]["floor_holds"]
+
+
+def test_the_readme_has_the_table_of_the_result_files() -> None:
+    rows = table().splitlines()
+    assert len(rows) > 2
+    assert "\n".join(rows) in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_table_says_what_misses_its_floor_and_what_was_not_measured() -> None:
+    search = [row(97, 0.70, budget="macs<=100"), row(97, 0.72, budget="macs<=100")]
+    found = judged(search, {"random": [row(95, 0.69), row(95, 0.69)], "local": [row(95, 0.75), row(95, 0.71)]})
+    cells = cells_of("resnet", {**found, "share": 0.55, "wall_over_training": {"mean": 1.7, "bar": 1.6}})
+    assert cells[0] == "ResNet fabric, 55 %"
+    assert cells[1] == "71.0 % ± 1.4 (2)"
+    assert cells[2] == "+2.0 ± 1.0 (2)"
+    assert cells[3:5] == ("–", "–")
+    assert cells[5] == "**−2.0 ± 3.0 (2)**"
+    assert cells[6:] == ("97.0 %", "**1.70**", "–")
 
 
 def test_shapes_are_counted_on_live_edges() -> None:
