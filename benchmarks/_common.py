@@ -50,7 +50,7 @@ def _write(name: str, payload: Mapping[str, Any], variant: str = "") -> Path:
     made = {
         "benchmark": name,
         "command": shlex.join(["python", "-m", f"benchmarks.{name}", *sys.argv[1:]]),
-        "commit": _commit(),
+        "commit": commit(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "versions": environment.versions(),
         "machine": machine(),
@@ -185,7 +185,7 @@ def per_share(asked: Sequence[float], values: list[T]) -> dict[float, T]:
     return dict(zip(asked, values * len(asked) if len(values) == 1 else values, strict=True))
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit, with a mark if the tree has changes to code."""
     git = ["git", "-C", str(ROOT)]
     try:

@@ -1,12 +1,14 @@
-"""What a search is compared with: hand-made networks and random sub-architectures, trained once and kept.
+"""What a search is compared with: hand-made networks and random sub-architectures, trained once and for all.
 
-A random opponent is a connected sub-architecture that costs 90 to 100 % of a budget, every edge being equally probable;
-the i-th one of a budget is trained with seed i.
+Each protocol has a ledger of them beside its results (`benchmarks/_ledger.py`). A random opponent is a connected
+sub-architecture that costs 90 to 100 % of a budget, every edge being equally probable; the i-th one of a budget is
+trained with seed i.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import json
 import subprocess
@@ -19,7 +21,8 @@ from typing import Any
 
 import torch
 
-from benchmarks._common import add_data_root
+from benchmarks._common import RESULTS, add_data_root
+from benchmarks._ledger import Ledger, Network
 from budgetnet.checkpoint import write_atomically
 from budgetnet.costs import macs
 from budgetnet.graph import Architecture
@@ -35,6 +38,7 @@ RANGE = (0.9, 1.0)
 class Protocol:
     """What is compared: networks of a space, trained alike on some data, at shares of the multiply-adds `whole`."""
 
+    name: str
     space: str
     data: str
     epochs: float
@@ -66,30 +70,31 @@ def _resnets(*blocks: int) -> tuple[str, ...]:
 
 
 RESNET = Protocol(
+    name="resnet",
     space="resnet-fabric:width=3,channels=8",
     data="cifar10:size=16,limit=30000",
     epochs=16,
     whole=2_589_504,  # of its ResNet-20
     hand_made=_resnets(1, 2, 3, 4),
 )
-PROTOCOLS = {
-    "resnet": RESNET,
-    "neural": Protocol(
-        space="neural-fabric:width=8,scales=5,filters=16",
-        data=RESNET.data,
-        epochs=16,
-        whole=12_905_440,
-        hand_made=tuple(f"neural-fabric:width={n},scales=5,filters=16@full" for n in (1, 2, 3)),
-    ),
-    "fashion": Protocol(
-        space=RESNET.space,
-        data="fashion-mnist:size=16",
-        epochs=8,
-        whole=2_552_640,  # of its ResNet-20
-        hand_made=_resnets(1, 2, 3),
-        shape=(1, 16, 16),
-    ),
-}
+NEURAL = Protocol(
+    name="neural",
+    space="neural-fabric:width=8,scales=5,filters=16",
+    data=RESNET.data,
+    epochs=16,
+    whole=12_905_440,
+    hand_made=tuple(f"neural-fabric:width={n},scales=5,filters=16@full" for n in (1, 2, 3)),
+)
+FASHION = Protocol(
+    name="fashion",
+    space=RESNET.space,
+    data="fashion-mnist:size=16",
+    epochs=8,
+    whole=2_552_640,  # of its ResNet-20
+    hand_made=_resnets(1, 2, 3),
+    shape=(1, 16, 16),
+)
+PROTOCOLS = {protocol.name: protocol for protocol in (RESNET, NEURAL, FASHION)}
 
 Row = Mapping[str, Any]
 Table = list[dict[str, Any]]
@@ -152,18 +157,31 @@ class Opponents:
 
     def random(self, share: float, count: int, longer: float = 1.0) -> Table:
         """A row for each random sub-architecture of a budget, trained for so many times the usual epochs."""
-        protocol, runs = self.protocol, []
+        protocol, networks = self.protocol, []
         found = random_architectures(protocol.build(), share * protocol.whole, count, seed=round(1000 * share))
         for i, architecture in enumerate(found):
             path = self.out / f"random-{share:g}-{i}.json"
             write_atomically(path, (architecture.to_json() + "\n").encode())
-            runs.append({"architectures": [str(path)], "seeds": [i]})
-        name = f"random-{share:g}" if longer == 1 else f"random-{share:g}-x{longer:g}"
-        return self.sweep(name, runs, epochs=longer * protocol.epochs)
+            networks.append(Network(path.stem, str(path), i, tuple(edge.name for edge in architecture)))
+        return self._trained(networks, longer * protocol.epochs)
 
     def hand_made(self, seeds: Sequence[int]) -> Table:
         """A row for each hand-made network and seed."""
-        return self.sweep("hand-made", [{"architectures": list(self.protocol.hand_made), "seeds": list(seeds)}])
+        pairs = itertools.product(self.protocol.hand_made, seeds)
+        return self._trained([Network(text, text, seed) for text, seed in pairs], self.protocol.epochs)
+
+    def _trained(self, networks: Sequence[Network], epochs: float) -> Table:
+        """The ledger's entries of these networks; those that it does not have are trained, in a sweep of their own."""
+        ledger = Ledger(RESULTS / f"opponents_{self.protocol.name}.json")
+        keys = [network.key(self.protocol.space, self.protocol.data, epochs) for network in networks]
+        missing = {key: network for key, network in zip(keys, networks, strict=True) if key not in ledger}
+        if missing:
+            name = f"opponents-{hashlib.blake2b(''.join(missing).encode(), digest_size=4).hexdigest()}"
+            grids = [{"architectures": [network.architecture], "seeds": [network.seed]} for network in missing.values()]
+            rows = self.sweep(name, grids, epochs=epochs)
+            for (key, network), row in zip(missing.items(), rows, strict=True):
+                ledger.add(key, network, epochs, row, self.out / name / row["run"])
+        return [ledger[key] for key in keys]
 
     def sweep(self, name: str, runs: Iterable[Mapping[str, Any]], *, test_all: bool = False, **settings: Any) -> Table:
         """The table of a sweep of these grids; what is finished is not run again."""

@@ -15,11 +15,11 @@ trained already are not trained again.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from benchmarks._common import summarise, write_result
@@ -28,10 +28,9 @@ from budgetnet.config import Config
 from budgetnet.evaluation import evaluate, recalibrate
 from budgetnet.extract import extract
 from budgetnet.feasibility import check, profile
-from budgetnet.graph import Architecture
+from budgetnet.graph import Architecture, Graph
 from budgetnet.policy import initial_logits
 from budgetnet.race import Race
-from budgetnet.records import read
 from budgetnet.run import prepare
 from budgetnet.search import PHASES, Interrupted, Loop
 
@@ -71,13 +70,6 @@ def beliefs(loop: Loop, start: Tensor, architecture: Architecture) -> dict[str, 
     return {"policy": -float(learned[gates].sum()), "policy_learned": float((start - learned)[gates].sum())}
 
 
-def first_epochs(run: Path) -> dict[str, float]:
-    """The training losses of the first epochs of a run."""
-    records, _ = read(run / "records.jsonl")
-    losses = [record.values["loss"] for record in records if record.kind == "epoch"]
-    return {f"own_epoch_{epoch}": loss for epoch, loss in enumerate(losses[:EPOCHS], 1)}
-
-
 def raced(loop: Loop, architectures: Sequence[Architecture], fresh: Mapping[str, Tensor]) -> list[dict[str, float]]:
     """The losses by which a race of all these judges them, after its first round and after a final of all of them."""
     lengths = loop.total_steps("race"), loop.total_steps("final")
@@ -92,6 +84,11 @@ def raced(loop: Loop, architectures: Sequence[Architecture], fresh: Mapping[str,
     for place, loss in zip(sorted(range(len(first)), key=first.__getitem__), final, strict=False):
         found[place]["final"] = loss
     return found
+
+
+def kept(graph: Graph, names: Collection[str]) -> Architecture:
+    """The architecture of these edges."""
+    return graph.architecture(torch.tensor([edge.name in names for edge in graph.edges]))
 
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
@@ -130,12 +127,11 @@ def main() -> None:
     )
     trained = opponents.random(given.share, given.random)
     loop, rows = searched(config), []
-    files = [Path(row["architecture"]) for row in trained]
-    architectures = [Architecture.from_json(loop.net.graph, file.read_text(encoding="utf-8")) for file in files]
+    architectures = [kept(loop.net.graph, row["kept"]) for row in trained]
     start = initial_logits(loop.recipe, loop.budgets, loop.net.graph, loop.fallback)
     for row, architecture in zip(trained, architectures, strict=True):
         losses = scores(loop, architecture) | beliefs(loop, start, architecture)
-        losses |= first_epochs(opponents.out / f"random-{given.share:g}" / row["run"])
+        losses |= {f"own_epoch_{epoch}": loss for epoch, loss in enumerate(row["losses"][:EPOCHS], 1)}
         rows.append({"macs": row["macs"], "test": row["test"], "losses": losses})
     if loop.recipe.races:
         for row, losses in zip(rows, raced(loop, architectures, prepare(config).net.state_dict()), strict=True):
