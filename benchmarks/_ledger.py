@@ -36,7 +36,7 @@ class Network:
 
     def key(self, space: str, data: str, epochs: float) -> str:
         """Of its entry."""
-        recipe = choose(RECIPE, epochs, "classification")
+        recipe = choose(RECIPE, float(epochs), "classification")
         training = [getattr(recipe, field) for field in TRAINING]
         known = (space, data, self.kept or self.architecture, self.seed, training)
         return hashlib.blake2b(repr(known).encode(), digest_size=8).hexdigest()

@@ -1,12 +1,17 @@
 """What the quality benchmarks compute from their runs: opponents, curves, differences, shapes."""
 
+import shutil
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks import _opponents
 from benchmarks._common import ROOT
-from benchmarks._opponents import PROTOCOLS, Protocol, interpolated, mean_points, random_architectures
+from benchmarks._ledger import Network
+from benchmarks._opponents import PROTOCOLS, Opponents, Protocol, interpolated, mean_points, random_architectures
 from benchmarks._quality_table import row as cells_of
 from benchmarks._quality_table import table
 from benchmarks.costs_shape import finest_share, parallel, scale_counts
@@ -36,6 +41,38 @@ def test_random_opponents_are_connected_distinct_and_cost_what_they_should(name:
     for architecture in found:
         assert architecture.connected
         assert 0.9 * maximum <= macs(net)(architecture) <= maximum
+
+
+def test_an_opponent_is_known_by_what_its_training_follows_from() -> None:
+    network = Network("a", "folder/a.json", 0, ("one", "two"))
+    key = network.key("space", "data", 16)
+    assert replace(network, name="b", architecture="elsewhere/b.json").key("space", "data", 16.0) == key
+    others = [replace(network, seed=1), replace(network, kept=("one",)), Network("a", "space@full", 0)]
+    keys = [other.key("space", "data", 16) for other in others]
+    keys += [network.key("space", "data", 8), network.key("space", "other", 16), network.key("other", "data", 16)]
+    assert len({key, *keys}) == 7
+
+
+def test_opponents_are_trained_once_and_kept_beside_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_opponents, "RESULTS", tmp_path / "results")
+    space = "resnet-fabric:width=2,channels=2"
+    protocol = Protocol("tiny", space, "embedded:size=8,limit=256", 1, 80_000, (f"{space}@full",), (1, 8, 8))
+    opponents = Opponents(protocol, tmp_path / "sweeps", str(tmp_path))
+    trained = [*opponents.random(0.5, 2), *opponents.hand_made([3])]
+    net = protocol.build()
+    assert [row["seed"] for row in trained] == [0, 1, 3]
+    assert [set(row["kept"]) for row in trained[:2]] == [
+        {edge.name for edge in found} for found in random_architectures(net, 40_000, 2, seed=500)
+    ]
+    assert all(36_000 <= row["macs"] <= 40_000 for row in trained[:2])
+    assert trained[2]["macs"] == macs(net)(net.architecture("full"))
+    assert all(len(row["losses"]) == 1 and 0 < row["test"] < 1 for row in trained)
+
+    shutil.rmtree(tmp_path / "sweeps")
+    monkeypatch.setattr(Opponents, "sweep", lambda *_, **__: pytest.fail("trained again"))
+    assert [*opponents.random(0.5, 2), *opponents.hand_made([3])] == trained
 
 
 def test_curves_are_linear_between_their_points_and_flat_outside() -> None:
