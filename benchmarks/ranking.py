@@ -25,6 +25,7 @@ from torch import Tensor
 from benchmarks._common import summarise, write_result
 from benchmarks._opponents import Opponents, add_protocol
 from budgetnet.config import Config
+from budgetnet.errors import Interrupted
 from budgetnet.evaluation import evaluate, recalibrate
 from budgetnet.extract import extract
 from budgetnet.feasibility import check, profile
@@ -32,7 +33,7 @@ from budgetnet.graph import Architecture, Graph
 from budgetnet.policy import initial_logits
 from budgetnet.race import Race
 from budgetnet.run import prepare
-from budgetnet.search import PHASES, Interrupted, Loop
+from budgetnet.search import PHASES, Loop
 
 FLOOR = 0.5
 EPOCHS = 4

@@ -21,11 +21,10 @@ import budgetnet
 from budgetnet import checkpoint
 from budgetnet.budget import parse_all
 from budgetnet.config import Config
-from budgetnet.errors import UserError
+from budgetnet.errors import Interrupted, UserError
 from budgetnet.feeds import make_feed
 from budgetnet.recipes import Recipe
 from budgetnet.run import Job, Options, Result, RunFolder, execute, new_folder
-from budgetnet.search import Interrupted
 from budgetnet.supernet import SuperNetwork
 from budgetnet.tasks import Task
 from tests import small_runs

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from budgetnet.budget import parse_all
-from budgetnet.errors import UserError
+from budgetnet.errors import Interrupted, UserError
 from budgetnet.evaluation import evaluate, recalibrate
 from budgetnet.feasibility import check, profile
 from budgetnet.feeds import make_feed
 from budgetnet.graph import Architecture
 from budgetnet.recipes import CHOICES, PER_EXAMPLE, Recipe, fixed, paper
 from budgetnet.sampling import Draw
-from budgetnet.search import PHASES, Interrupted, Loop
+from budgetnet.search import PHASES, Loop
 from budgetnet.supernet import SuperNetwork
 from budgetnet.tasks import Task, cross_entropy
 from tests.small_runs import Kept, make_loop, mlp, short, vectors, weight_of

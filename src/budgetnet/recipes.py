@@ -201,3 +201,15 @@ def learning_rate(recipe: Recipe, progress: float, rise: float) -> float:
     if progress < rise:
         return recipe.lr * max(progress / rise, 0.04)
     return recipe.lr * 0.5 * (1 + math.cos(math.pi * (progress - rise) / (1 - rise))) + 1e-4 * recipe.lr
+
+
+def phase_rate(recipe: Recipe, phase: str, progress: float) -> float:
+    """θ's rate at a progress of a phase: one cycle for warm-up and search together and one for the finish.
+
+    The paper's schedule runs over everything.
+    """
+    if phase == "finish":
+        return learning_rate(recipe, progress, recipe.finish_rise)
+    parts = (recipe.warmup_epochs, recipe.search_epochs)
+    done = parts[0] * progress if phase == "warm-up" else parts[0] + parts[1] * progress
+    return learning_rate(recipe, done / sum(parts), recipe.rise)

@@ -21,12 +21,14 @@ from safetensors.torch import save as save_safetensors
 from torch import nn
 
 from budgetnet import checkpoint, spaces
+from budgetnet.archive import Evaluated
 from budgetnet.budget import Budget, BudgetLike, parse_all
 from budgetnet.certify import certify, file_checksums
 from budgetnet.config import Config, from_mapping
 from budgetnet.costs import macs, params
 from budgetnet.data import DataSet, check_labels
 from budgetnet.data import load as load_data
+from budgetnet.duration import estimate
 from budgetnet.environment import machine, versions
 from budgetnet.errors import UserError
 from budgetnet.evaluation import judge
@@ -42,7 +44,7 @@ from budgetnet.progress import ConsoleSink, working
 from budgetnet.recipes import Recipe
 from budgetnet.records import Fan, JsonLines, Sink
 from budgetnet.sampling import EdgeDistribution
-from budgetnet.search import EVIDENCE_BATCHES, Evaluated, Loop, Outcome, estimate
+from budgetnet.search import EVIDENCE_BATCHES, Loop, Outcome
 from budgetnet.spaces.named import find_architecture
 from budgetnet.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.supernet import SuperNetwork
@@ -282,7 +284,7 @@ def _loop(job: Job, folder: RunFolder, fallback: Architecture, options: Options)
         try:
             yield loop
         finally:
-            _write_archive(folder, loop.archive)
+            _write_archive(folder, loop.archive.entries)
 
 
 def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:

@@ -13,20 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from budgetnet.budget import Budget, within_all
+from budgetnet.archive import Archive, Evaluated
+from budgetnet.budget import Budget
 from budgetnet.choice import Chooser
 from budgetnet.costs.cache import Measurable
-from budgetnet.errors import UserError
-from budgetnet.evaluation import RECALIBRATION_BATCHES, evaluate, recalibrate
+from budgetnet.errors import Diverged, Interrupted
+from budgetnet.evaluation import evaluate
 from budgetnet.extract import extract
 from budgetnet.feeds import Batch, Feed
 from budgetnet.graph import Architecture
 from budgetnet.policy import Policy, equal_start, initial_logits
 from budgetnet.race import RISE, Race
-from budgetnet.recipes import PER_EXAMPLE, Recipe, learning_rate
+from budgetnet.recipes import PER_EXAMPLE, Recipe, learning_rate, phase_rate
 from budgetnet.records import Record, Sink, Tally
 from budgetnet.sampling import Draw, EdgeDistribution
-from budgetnet.settle import settle
+from budgetnet.settle import affordable, settle
 from budgetnet.stopwatch import OFF, Untimed, timed
 from budgetnet.supernet import SuperNetwork, call
 from budgetnet.tasks import Task
@@ -49,27 +50,6 @@ DIVERGED = 1e8
 
 TIME_SHARES = {"warm-up": 0.02, "search": 0.12, "settle": 0.15, "race": 0.38, "finish": 0.92}
 """With a time limit: the share of it by which each phase ends. The rest is for the final evaluation and export."""
-
-
-class Interrupted(Exception):  # noqa: N818
-    """The user asked to stop; the state was saved."""
-
-
-class Diverged(UserError):  # noqa: N818
-    """Weights or loss are beyond saving: the end of a run, but in a race only of a racer, unless all of them go."""
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """An architecture that was scored on held-out data: an entry of the archive."""
-
-    gates: Tensor
-    phase: str
-    epoch: int
-    loss: float
-    metric: float
-    costs: Mapping[str, float]
-    feasible: bool
 
 
 @dataclass(frozen=True)
@@ -113,7 +93,8 @@ class Loop:
         self.fresh = {name: value.clone() for name, value in self.net.state_dict().items()} if self.recipe.races else {}
         self.runners_up: list[Architecture] = []
         self.steps_back = 0
-        self.archive: list[Evaluated] = []
+        data = (self.net, self.task, self.train, self.validation)
+        self.archive = Archive(*data, self.budgets, self.recipe.settle_examples or LOOK)
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.interval, self.epoch_tally = Tally(), Tally()
         self._start, self._saved = time.monotonic(), time.monotonic()
@@ -138,7 +119,7 @@ class Loop:
             self._next_phase()
         assert self.architecture is not None
         assert isinstance(self.module, fx.GraphModule)
-        return Outcome(self.architecture, self.module, self.seconds, self.archive, self.runners_up)
+        return Outcome(self.architecture, self.module, self.seconds, self.archive.entries, self.runners_up)
 
     def _make_policy(self) -> Policy:
         distribution = EdgeDistribution(self.net.graph)
@@ -284,17 +265,10 @@ class Loop:
             self.optimizer.step()
 
     def _learning_rate(self, phase: str, progress: float) -> float:
-        """One cycle for warm-up and search together and one for the finish; a racer stays at the top of its own.
-
-        The paper's schedule runs over everything.
-        """
+        """θ's rate; a racer stays at the top of its cycle."""
         if phase == "race":
             return learning_rate(self.recipe, RISE if self.race.final else min(progress, RISE), RISE)
-        if phase == "finish":
-            return learning_rate(self.recipe, progress, self.recipe.finish_rise)
-        parts = (self.recipe.warmup_epochs, self.recipe.search_epochs)
-        done = parts[0] * progress if phase == "warm-up" else parts[0] + parts[1] * progress
-        return learning_rate(self.recipe, done / sum(parts), self.recipe.rise)
+        return phase_rate(self.recipe, phase, progress)
 
     @timed("sampling and plan")
     def _draw(self, phase: str, batch: int) -> Draw | None:
@@ -366,24 +340,15 @@ class Loop:
 
     @timed("evaluation")
     def _evaluate(self, gates: Tensor) -> Evaluated:
-        """Scores an architecture on shared weights, with batch-norm statistics of its own; it goes into the archive."""
-        model = extract(self.net, self.net.graph.architecture(gates))
-        recalibrate(model, self.train)
-        loss, metric = evaluate(model, self.task, self.validation.evaluation(self.recipe.settle_examples or LOOK))
-        costs = {budget.name: float(budget.meter.evaluate(gates[None])[0]) for budget in self.budgets}
-        feasible = bool(within_all(self.budgets, gates[None])[0]) if self.budgets else True
-        epoch = self.step // self.train.steps
-        entry = Evaluated(gates, PHASES[self.phase], epoch, loss, metric, costs, feasible)
-        self.archive.append(entry)
-        return entry
+        """Scores an architecture on shared weights; it goes into the archive."""
+        return self.archive.score(gates, PHASES[self.phase], self.step // self.train.steps)
 
     def _settle(self) -> None:
         clock = time.monotonic()
-        evaluations = self._affordable_evaluations()
+        evaluations = affordable(self.recipe, self.total_steps("finish"))
         self._record("phase", {"steps": evaluations})
         chooser = self._chooser()
-        feasible = sorted((entry for entry in self.archive if entry.feasible), key=lambda entry: entry.loss)
-        starts = chooser.starts(evaluations, [entry.gates for entry in feasible[:2]])
+        starts = chooser.starts(evaluations, self.archive.best(2))
         begun, deadline = self.elapsed(), self.max_time * TIME_SHARES["settle"]
 
         def score(gates: Tensor) -> float:
@@ -424,13 +389,6 @@ class Loop:
             lambda purpose: self._generator(purpose, 1),
             evidence,
         )
-
-    def _affordable_evaluations(self) -> int:
-        """A candidate is a few forward passes, each a third of a training step."""
-        recipe = self.recipe
-        images = recipe.settle_examples + RECALIBRATION_BATCHES * recipe.batch_size
-        allowed = recipe.settle_share * self.total_steps("finish") * recipe.batch_size / (images / 3)
-        return max(6, min(recipe.settle_evaluations, int(allowed)))
 
     def _choose(self, ranked: Sequence[Architecture]) -> None:
         """Singles out the best one that holds every budget by evidence.
@@ -513,7 +471,7 @@ class Loop:
             "raced": self.raced,
             "runners_up": [architecture.gates() for architecture in self.runners_up],
             "steps_back": self.steps_back,
-            "archive": [vars(entry) for entry in self.archive],
+            "archive": [vars(entry) for entry in self.archive.entries],
             "tallies": [[dict(tally.sums), tally.weight] for tally in (self.interval, self.epoch_tally)],
             "random": torch.get_rng_state(),
             "measured": {b.name: b.meter.function.state() for b in self.budgets if hasattr(b.meter.function, "state")},
@@ -534,27 +492,9 @@ class Loop:
         self.race, self.raced, self.fresh = Race(**state["race"]), state["raced"], state["fresh"]
         self.runners_up = [graph.architecture(gates) for gates in state["runners_up"]]
         self.steps_back = state["steps_back"]
-        self.archive = [Evaluated(**entry) for entry in state["archive"]]
+        self.archive.entries = [Evaluated(**entry) for entry in state["archive"]]
         self.interval, self.epoch_tally = (Tally(sums, weight) for sums, weight in state["tallies"])
         torch.set_rng_state(state["random"])
         for budget in self.budgets:
             if budget.name in state["measured"]:
                 budget.meter.function.load_state(state["measured"][budget.name])
-
-
-def estimate(loop: Loop, count: int = 3) -> float:
-    """Seconds of a whole run, from a few timed steps of each phase. The loop is used up by it."""
-    total = 0.0
-    for phase in filter(loop.total_steps, ("warm-up", "search", "race", "finish")):
-        if phase in ("race", "finish") and not loop.fixed:
-            gates = loop.policy.distribution.sample(16, torch.Generator().manual_seed(0)).gates
-            connected = gates[loop.net.graph.live(gates).any(1)]
-            loop.single_out(loop.net.graph.architecture(connected[0]) if len(connected) else loop.fallback)
-        times = []
-        for batch in itertools.islice(loop.train.training(0), count):
-            clock = time.monotonic()
-            loop.train_step(phase, batch, 0.5)
-            times.append(time.monotonic() - clock)
-        steps = loop.total_steps(phase) if phase != "race" else round(loop.recipe.losers_epochs * loop.train.steps)
-        total += steps * min(times)
-    return total * (1 + loop.recipe.settle_share)

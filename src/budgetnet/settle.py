@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from budgetnet.budget import Budget, within_all
+from budgetnet.evaluation import RECALIBRATION_BATCHES
 from budgetnet.graph import Graph
+from budgetnet.recipes import Recipe
 from budgetnet.sampling import EdgeDistribution
 
 CLOSE = 0.9
@@ -97,6 +99,13 @@ class Settler:
 
     def _noisy(self, noise: float) -> Tensor:
         return self.preference + noise * torch.randn(self.preference.shape, generator=self.generator)
+
+
+def affordable(recipe: Recipe, steps: int) -> int:
+    """How many candidates may be scored for a finish of so many steps. A forward pass is a third of a step."""
+    images = recipe.settle_examples + RECALIBRATION_BATCHES * recipe.batch_size
+    allowed = recipe.settle_share * steps * recipe.batch_size / (images / 3)
+    return max(6, min(recipe.settle_evaluations, int(allowed)))
 
 
 def samples(distribution: EdgeDistribution, settler: Settler, count: int) -> Iterator[Tensor]:

@@ -14,12 +14,11 @@ from budgetnet.certify import show as show_certificate
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.config import DEVICES, Config, duration, from_mapping, from_toml
 from budgetnet.costs.units import show
-from budgetnet.errors import UserError
+from budgetnet.errors import Interrupted, UserError
 from budgetnet.feasibility import Profile, check, expected, profile
 from budgetnet.folders import RunFolder, new_folder
 from budgetnet.progress import working
 from budgetnet.run import Job, Options, Result, estimated_seconds, execute, prepare, start_of
-from budgetnet.search import Interrupted
 from budgetnet.stopwatch import OFF, Stopwatch
 from budgetnet.tracking import TensorBoard
 

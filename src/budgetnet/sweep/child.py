@@ -19,10 +19,9 @@ from typing import Any, TextIO
 import torch
 
 from budgetnet.config import Config, from_mapping
-from budgetnet.errors import UserError
+from budgetnet.errors import Interrupted, UserError
 from budgetnet.folders import RunFolder
 from budgetnet.run import Options, execute, judge_on_test, prepare
-from budgetnet.search import Interrupted
 from budgetnet.sweep.engine import FAILED, FINISHED, INTERRUPTED, REFUSED, TEST, Asked, code_version
 
 GRACE = 15.0
