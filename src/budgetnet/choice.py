@@ -23,8 +23,6 @@ from budgetnet.settle import Settler, samples
 
 TRIMS = 4
 """Measurements of one candidate, with edges dropped after each that failed."""
-CREDITED = 96
-"""Samples that are ranked by their credit."""
 NOISE = 2.0
 """Of the preference by which samples are filled up, so that they stay different."""
 
@@ -49,7 +47,7 @@ class Chooser:
     @property
     def knows(self) -> bool:
         """Whether Γ is asked at all; evolution and local search do without."""
-        return self.recipe.settle in ("credit", "climb")
+        return self.recipe.settle == "climb"
 
     def settler(self, purpose: str = "settle", noise: float = 0.0) -> Settler:
         """The moves of settle, which prefer what Γ does."""
@@ -65,12 +63,6 @@ class Chooser:
             return samples(self.start, self.settler("starts"), count)
         drawn = samples(self.learned, self.settler("starts", NOISE), count)
         return itertools.chain([self.learned.mode().gates(), *seen], drawn)
-
-    def credited(self, credit: Tensor) -> list[Architecture]:
-        """Samples of Γ within the budgets, those first whose edges have the most credit together."""
-        drawn = samples(self.learned, self.settler("starts", NOISE), CREDITED)
-        ranked = sorted(drawn, key=lambda gates: float(credit[gates].sum()), reverse=True)
-        return list(dict.fromkeys(self.graph.architecture(gates) for gates in ranked))
 
     def racers(self, ranked: Sequence[Architecture]) -> list[Tensor]:
         """The best candidates and samples with all edges equally likely, well apart; all hold every budget by evidence.

@@ -27,16 +27,6 @@ def leave_one_out(objective: Tensor) -> Tensor:
     return (objective - objective.mean()) * (groups / (groups - 1))
 
 
-def edge_credit(losses: Tensor, live: Tensor) -> Tensor:
-    """−Σ_g (L_g − mean)(h_g − mean): how much smaller the losses of a batch are where an edge is live.
-
-    The policy gradient of edges that are equally likely, of the loss alone and of live edges only: neither costs nor
-    edges that lead nowhere blur it.
-    """
-    gates = live.to(losses)
-    return -(losses - losses.mean()) @ (gates - gates.mean(0))
-
-
 def score_function_loss(log_prob: Tensor, advantage: Tensor) -> Tensor:
     """Σ_g log P(H_g | Γ) · (D_g − baseline): its gradient in Γ is the policy gradient (section 3.3, last equation)."""
     return (log_prob * advantage.detach().to(log_prob)).sum()

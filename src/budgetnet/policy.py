@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from budgetnet.budget import Budget, Multiplier, penalty
-from budgetnet.estimators import batch_mean, edge_credit, leave_one_out, score_function_loss
+from budgetnet.estimators import batch_mean, leave_one_out, score_function_loss
 from budgetnet.graph import Architecture, Graph
 from budgetnet.recipes import Recipe
 from budgetnet.sampling import INITIAL_LOGIT, Draw, EdgeDistribution
@@ -29,7 +29,7 @@ probability of a quarter, if all edges can be equally likely instead."""
 
 
 class Policy:
-    """Γ, its optimiser, the multipliers and the edges' credit. `update` is one step of section 3.3 of the paper."""
+    """Γ, its optimiser and the multipliers. `update` is one step of section 3.3 of the paper."""
 
     def __init__(self, distribution: EdgeDistribution, budgets: Sequence[Budget], recipe: Recipe, steps: int) -> None:
         self.distribution = distribution
@@ -38,8 +38,6 @@ class Policy:
         self.rate = recipe.policy_rate(steps)
         self.optimizer = torch.optim.SGD(distribution.parameters(), self.rate)
         self.multipliers = [Multiplier(recipe.penalty) for _ in budgets]
-        self.credit = torch.zeros(len(distribution.graph.edges), dtype=torch.float64)
-        """Of each edge, summed over the search, if settle goes by it."""
 
     def maxima(self, progress: float) -> list[float]:
         """Each budget's maximum at this progress of the search: annealed from the full cost, if the recipe says so."""
@@ -51,8 +49,6 @@ class Policy:
         costs = [budget.meter.evaluate(draw.gates, batch) for budget in self.budgets]
         maxima = self.maxima(progress)
         objective = losses.detach().double().cpu()
-        if self.recipe.settle == "credit":
-            self.credit += edge_credit(objective, self.distribution.graph.live(draw.gates))
         if self.budgets:
             objective = objective + penalty(self.budgets, costs, [m.value for m in self.multipliers], maxima)
         advantage = BASELINES[self.recipe.baseline](objective)
@@ -76,15 +72,13 @@ class Policy:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        multipliers = [asdict(multiplier) for multiplier in self.multipliers]
-        return {"logits": self.distribution.logits.detach(), "multipliers": multipliers, "credit": self.credit}
+        return {"logits": self.distribution.logits.detach(), "multipliers": [asdict(m) for m in self.multipliers]}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """From a checkpoint."""
         with torch.no_grad():
             self.distribution.logits.copy_(state["logits"])
         self.multipliers = [Multiplier(**values) for values in state["multipliers"]]
-        self.credit = state["credit"].clone()
 
 
 def initial_logits(recipe: Recipe, budgets: Sequence[Budget], graph: Graph, anchor: Architecture) -> Tensor:

@@ -15,7 +15,7 @@ CHOICES = {
     "schedule": ("one-cycle", "steps"),
     "warmup": ("sampled", "full"),
     "baseline": ("leave-one-out", "batch-mean"),
-    "settle": ("credit", "climb", "evolution", "local"),
+    "settle": ("climb", "evolution", "local"),
 }
 FIXED = ("name", "finish_epochs", "batch_size", "groups", "penalty", "milestones")
 """Fields that have a setting of their own, or none."""
@@ -64,8 +64,7 @@ class Recipe:
     anneal: float = 0.0
     """Share of the search phase in which the budget falls from the full cost to its target."""
     settle: str = "climb"
-    """How candidates are found: `credit` goes by how losses fell where edges were live in the search; the others score
-    them on shared weights, where `climb` starts from Γ, and `evolution` and `local` do without it."""
+    """How an architecture is chosen on shared weights: `climb` starts from Γ, `evolution` and `local` do without it."""
     settle_evaluations: int = 96
     """Candidates at most; fewer if they would take more than `settle_share` of the finish's compute."""
     settle_share: float = 0.12
@@ -131,8 +130,7 @@ def fast(epochs: float = 16) -> Recipe:
         "fast",
         warmup_epochs=epochs * 0.25 / 16,
         search_epochs=epochs * 1.25 / 16,
-        settle="credit",
-        settle_share=0.01,
+        settle_share=0.03,
         race=4,
         wild=2,
         race_epochs=epochs * 1 / 16,

@@ -348,6 +348,7 @@ class Loop:
         evaluations = affordable(self.recipe, self.total_steps("finish"))
         self._record("phase", {"steps": evaluations})
         chooser = self._chooser()
+        starts = chooser.starts(evaluations, self.archive.best(2))
         begun, deadline = self.elapsed(), self.max_time * TIME_SHARES["settle"]
 
         def score(gates: Tensor) -> float:
@@ -361,14 +362,8 @@ class Loop:
                 raise Interrupted
             return entry.loss
 
-        if self.recipe.settle == "credit":
-            ranked = chooser.credited(self.policy.credit) or [self.fallback.live()]
-            for architecture in ranked[:evaluations]:
-                score(architecture.gates())
-        else:
-            starts = chooser.starts(evaluations, self.archive.best(2))
-            found = settle(chooser.settler(), starts, self.fallback.gates(), score, evaluations, self.recipe.settle)
-            ranked = [self.net.graph.architecture(candidate.gates) for candidate in found]
+        found = settle(chooser.settler(), starts, self.fallback.gates(), score, evaluations, self.recipe.settle)
+        ranked = [self.net.graph.architecture(candidate.gates) for candidate in found]
         racers = chooser.racers(ranked) if self.recipe.races else []
         if len(racers) > 1:
             lengths = self.total_steps("race"), self.total_steps("final")
