@@ -1,15 +1,15 @@
 """Does the search rank networks as training from scratch does? It cannot choose better than that.
 
 Random sub-architectures of a budget (`benchmarks/_opponents.py` has the protocol) with their test accuracy from scratch
-are scored on the shared weights at the end of the search phase: on the validation images that settle looks at, and on
-all of them, with the batch-norm statistics of the super network and with ones of their own; and by Γ: the negative sum
-of its logits over the edges of a network, and of what these have gained in the search. Then the networks race, all
-against each other, and all of them run in the final. For comparison: the training losses of their own first epochs
-from scratch. Answers are Spearman's rank correlations of the negative loss with the accuracy; opponents that are
-trained already are not trained again.
+are scored at the end of the search phase, for several seeds of the search: on shared weights, on the validation images
+that settle looks at and on all of them, with the batch-norm statistics of the super network and with ones of their own;
+and by Γ: the negative sum of its logits over the edges of a network, and of what these have gained in the search. Then,
+with the first seed, the networks race, all against each other, and all of them run in the final. For comparison: the
+training losses of their own first epochs from scratch. Answers are Spearman's rank correlations of the negative loss
+with the accuracy; opponents that are trained already are not trained again.
 
     python -m benchmarks.ranking --data-root DATA [--protocol resnet] [--recipe fast] [--share 0.3] [--random 30]
-        [--seed 0] [--out FOLDER]
+        [--seeds 0,1,2] [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks._common import summarise, write_result
-from benchmarks._opponents import Opponents, add_protocol
+from benchmarks._common import numbers, pin_threads, summarise, write_result
+from benchmarks._opponents import Opponents, Table, add_protocol
 from budgetnet.config import Config
 from budgetnet.errors import Interrupted
 from budgetnet.evaluation import evaluate, recalibrate
@@ -104,6 +105,20 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
     return ranks
 
 
+def believed(config: Config, trained: Table) -> tuple[Loop, list[dict[str, float]]]:
+    """A search, stopped at the end of its search phase, and what it then holds against each network."""
+    loop = searched(config)
+    start = initial_logits(loop.recipe, loop.budgets, loop.net.graph, loop.fallback)
+    networks = [kept(loop.net.graph, row["kept"]) for row in trained]
+    return loop, [scores(loop, network) | beliefs(loop, start, network) for network in networks]
+
+
+def correlations(losses: Sequence[Mapping[str, float]], truth: Sequence[float]) -> dict[str, float]:
+    """Of every kind of loss that is known of all networks."""
+    known = [key for key in losses[0] if all(key in row for row in losses)]
+    return {key: spearman([-row[key] for row in losses], truth) for key in known}
+
+
 def main() -> None:
     """Trains what is missing, searches, scores and writes the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -111,8 +126,9 @@ def main() -> None:
     parser.add_argument("--recipe", default="fast")
     parser.add_argument("--share", type=float, default=0.3)
     parser.add_argument("--random", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=numbers, default="0,1,2")
     given = parser.parse_args()
+    pin_threads()
     opponents = Opponents.given(given)
     protocol = opponents.protocol
     limit = protocol.budget(given.share)
@@ -123,33 +139,40 @@ def main() -> None:
         budgets=(limit,),
         recipe=given.recipe,
         epochs=protocol.epochs,
-        seed=given.seed,
+        seed=given.seeds[0],
         threads=1,
     )
     trained = opponents.random(given.share, given.random)
-    loop, rows = searched(config), []
-    architectures = [kept(loop.net.graph, row["kept"]) for row in trained]
-    start = initial_logits(loop.recipe, loop.budgets, loop.net.graph, loop.fallback)
-    for row, architecture in zip(trained, architectures, strict=True):
-        losses = scores(loop, architecture) | beliefs(loop, start, architecture)
-        losses |= {f"own_epoch_{epoch}": loss for epoch, loss in enumerate(row["losses"][:EPOCHS], 1)}
-        rows.append({"macs": row["macs"], "test": row["test"], "losses": losses})
+    truth = [row["test"] for row in trained]
+    searches = {seed: believed(replace(config, seed=seed), trained) for seed in given.seeds}
+    single = [{f"own_epoch_{n}": loss for n, loss in enumerate(row["losses"][:EPOCHS], 1)} for row in trained]
+    loop, _ = searches[given.seeds[0]]
     if loop.recipe.races:
-        for row, losses in zip(rows, raced(loop, architectures, prepare(config).net.state_dict()), strict=True):
-            row["losses"] |= losses
-    truth = [row["test"] for row in rows]
-    correlations = {key: spearman([-row["losses"][key] for row in rows], truth) for key in rows[0]["losses"]}
+        networks = [kept(loop.net.graph, row["kept"]) for row in trained]
+        found = raced(loop, networks, prepare(config).net.state_dict())
+        single = [own | race for own, race in zip(single, found, strict=True)]
+    by_seed = [correlations(losses, truth) for _, losses in searches.values()]
+    shared = {key: summarise(row[key] for row in by_seed) for key in by_seed[0]}
     write_result(
         "ranking",
         {
             "protocol": f"{protocol}, {limit}; accuracy from scratch",
             "recipe": given.recipe,
-            "seeds": [given.seed],
-            "spearman": correlations,
+            "seeds": given.seeds,
+            "spearman": shared,
+            "spearman_first_seed": correlations(single, truth),
             "bar": FLOOR,
-            "passed": correlations["settle_after"] >= FLOOR,
+            "passed": shared["settle_after"]["mean"] >= FLOOR,
             "from_scratch": summarise(truth),
-            "architectures": rows,
+            "architectures": [
+                {
+                    "name": row["name"],
+                    "test": row["test"],
+                    "losses": {seed: losses[place] for seed, (_, losses) in searches.items()},
+                    "alone": single[place],
+                }
+                for place, row in enumerate(trained)
+            ],
         },
         variant=f"{given.protocol}_{100 * given.share:.0f}",
     )

@@ -12,8 +12,8 @@ from benchmarks import _opponents
 from benchmarks._common import ROOT
 from benchmarks._ledger import Network
 from benchmarks._opponents import PROTOCOLS, Opponents, Protocol, interpolated, mean_points, random_architectures
+from benchmarks._quality_table import replaced, table
 from benchmarks._quality_table import row as cells_of
-from benchmarks._quality_table import table
 from benchmarks.costs_shape import finest_share, parallel, scale_counts
 from benchmarks.curve import compare
 from benchmarks.quality import difference, judged
@@ -142,6 +142,12 @@ def test_the_table_says_what_misses_its_floor_and_what_was_not_measured() -> Non
     assert cells[3:5] == ("–", "–")
     assert cells[5] == "**−2.0 ± 3.0 (2)**"
     assert cells[6:] == ("97.0 %", "**1.70**", "–")
+
+
+def test_a_table_takes_the_place_of_the_one_before() -> None:
+    text = "above\n\n| other | table |\n\n" + table() + "\n\nbelow\n"
+    made = table().splitlines()[0] + "\n| a new | row |"
+    assert replaced(text, made) == "above\n\n| other | table |\n\n" + made + "\n\nbelow\n"
 
 
 def test_shapes_are_counted_on_live_edges() -> None:
