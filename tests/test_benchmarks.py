@@ -58,21 +58,19 @@ def test_opponents_are_trained_once_and_kept_beside_the_results(
 ) -> None:
     monkeypatch.setattr(_opponents, "RESULTS", tmp_path / "results")
     space = "resnet-fabric:width=2,channels=2"
-    protocol = Protocol("tiny", space, "embedded:size=8,limit=256", 1, 80_000, (f"{space}@full",), (1, 8, 8))
+    protocol = Protocol("tiny", space, "embedded:size=8,limit=256", 1, 80_000, (), (1, 8, 8))
     opponents = Opponents(protocol, tmp_path / "sweeps", str(tmp_path))
-    trained = [*opponents.random(0.5, 2), *opponents.hand_made([3])]
-    net = protocol.build()
-    assert [row["seed"] for row in trained] == [0, 1, 3]
-    assert [set(row["kept"]) for row in trained[:2]] == [
-        {edge.name for edge in found} for found in random_architectures(net, 40_000, 2, seed=500)
-    ]
-    assert all(36_000 <= row["macs"] <= 40_000 for row in trained[:2])
-    assert trained[2]["macs"] == macs(net)(net.architecture("full"))
+    trained = opponents.random(0.5, 2)
+    found = random_architectures(protocol.build(), 40_000, 2, seed=500)
+    assert [row["seed"] for row in trained] == [0, 1]
+    assert [set(row["kept"]) for row in trained] == [{edge.name for edge in architecture} for architecture in found]
+    assert all(36_000 <= row["macs"] <= 40_000 for row in trained)
     assert all(len(row["losses"]) == 1 and 0 < row["test"] < 1 for row in trained)
 
     shutil.rmtree(tmp_path / "sweeps")
     monkeypatch.setattr(Opponents, "sweep", lambda *_, **__: pytest.fail("trained again"))
-    assert [*opponents.random(0.5, 2), *opponents.hand_made([3])] == trained
+    assert opponents.random(0.5, 2) == trained
+    assert opponents.random(0.5, 1) == trained[:1]
 
 
 def test_curves_are_linear_between_their_points_and_flat_outside() -> None:

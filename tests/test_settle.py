@@ -12,9 +12,9 @@ from budgetnet.feasibility import check, profile
 from budgetnet.policy import marginal_costs
 from budgetnet.recipes import CHOICES
 from budgetnet.sampling import EdgeDistribution
-from budgetnet.settle import Settler, samples, settle
+from budgetnet.settle import Settler, affordable, samples, settle
 from budgetnet.supernet import SuperNetwork
-from tests.small_runs import mlp
+from tests.small_runs import mlp, short
 from tests.strategies import generator, random_gates, small_space
 
 BUDGETS = (["macs<=30%"], ["steps(2)<=70%"], ["macs<=60%", "params<=50%"], ["tests.small_runs:weigh<=7"])
@@ -105,6 +105,15 @@ def test_samples_are_draws_of_gamma_close_to_the_budget_or_else_the_closest(
     best = [pair for pair in inside if pair[0] >= 0.9] or sorted(inside, key=lambda pair: -pair[0])
     assert len(found) == 4
     assert all(bool((row & ~filled).sum() == 0) for (_, row), filled in zip(best, found, strict=False))
+
+
+def test_candidates_take_their_share_of_the_finish_at_the_most() -> None:
+    recipe = short(settle_share=0.1, settle_examples=1000, settle_evaluations=50)
+    forward_only = (1000 + 3 * recipe.batch_size) / 3
+    for steps in (100, 200, 400):
+        assert affordable(recipe, steps) == max(6, int(0.1 * steps * recipe.batch_size / forward_only))
+    assert affordable(recipe, 1) == 6
+    assert affordable(recipe, 10**6) == 50
 
 
 def test_shrinking_drops_the_least_preferred_first() -> None:
