@@ -129,13 +129,11 @@ def fast(epochs: float = 16) -> Recipe:
     return Recipe(
         "fast",
         warmup_epochs=epochs * 0.25 / 16,
-        search_epochs=epochs * 1.25 / 16,
+        search_epochs=epochs * 0.75 / 16,
         settle_share=0.03,
-        race=4,
-        wild=2,
+        race=2,
+        wild=1,
         race_epochs=epochs * 1 / 16,
-        finalists=2,
-        final_epochs=epochs * 2 / 16,
         finish_epochs=epochs,
     )
 
