@@ -13,7 +13,7 @@ from budgetnet.config import Config
 from budgetnet.errors import UserError
 from budgetnet.records import Record
 from budgetnet.sweep import Ending, Order, Plan, make_plan, run_sweep
-from budgetnet.sweep.display import Follower
+from budgetnet.sweep.display import Display, Follower
 from budgetnet.sweep.engine import Asked
 
 
@@ -240,3 +240,19 @@ def test_records_are_followed_line_by_line_and_after_a_resume(tmp_path: Path) ->
     follower.follow()
     assert follower.share == 0.25
     assert follower.active()
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_an_ending_is_told_with_the_score_of_all_validation_data(
+    finished: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "one"
+    run.mkdir()
+    look = Record("epoch", "finish", 1, 4, 0.0, {"validation_accuracy": 0.25})
+    (run / "records.jsonl").write_text(look.to_json() + "\n")
+    if finished:
+        (run / "summary.json").write_text(json.dumps({"validation_accuracy": 0.5}))
+    with Display(tmp_path, ["one", "two"], finished=0) as display:
+        display.tell(Ending("one", "finished" if finished else "interrupted"))
+    told = "1/2 one: finished, validation 50.0%" if finished else "0/2 one: interrupted, validation 25.0%"
+    assert told in capsys.readouterr().err

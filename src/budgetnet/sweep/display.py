@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from budgetnet.folders import RunFolder
 from budgetnet.records import Record
 from budgetnet.sweep.engine import FINISHED, Ending
 
@@ -76,6 +77,7 @@ class Display:
 
     def __init__(self, out: Path, names: Sequence[str], finished: int, quiet: bool = False) -> None:
         self._console = Console(stderr=True, highlight=False, quiet=quiet)
+        self._out = out
         self._open = {name: Follower(out / name / "records.jsonl") for name in names}
         self._done, self._total = finished, finished + len(names)
         self._unwell = 0
@@ -91,11 +93,13 @@ class Display:
         """An order has ended."""
         if ending.name not in self._open:
             return
-        follower = self._open.pop(ending.name)
+        follower, folder = self._open.pop(ending.name), RunFolder(self._out / ending.name)
         follower.follow()
         self._done += ending.state == FINISHED
         self._unwell += ending.state != FINISHED
-        score = "" if follower.validation is None else f", validation {follower.validation:.1%}"
+        # The records have looks at a part of the validation data; the summary has all of it.
+        found = folder.read_json("summary.json").get("validation_accuracy") if folder.finished else follower.validation
+        score = "" if found is None else f", validation {found:.1%}"
         what = ending.message or f"{ending.state}{score}"
         self._console.print(f"{self._done}/{self._total} {ending.name}: {what}", markup=False, soft_wrap=True)
 
