@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from budgetnet.budget import parse_all, within_all
+from budgetnet.capacity import capacity_of
 from budgetnet.choice import Chooser
 from budgetnet.graph import Architecture
 from budgetnet.policy import relative_costs
@@ -31,6 +32,7 @@ def chooser(budget: str = "macs<=40%", learned: float = 0.0, **recipe: object) -
         start,
         equal,
         seeded,
+        capacity_of(NET),
         lambda: [torch.zeros(1)],
     )
 

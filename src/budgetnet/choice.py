@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from budgetnet.budget import Budget, proven_within, tightened
+from budgetnet.capacity import Capacity
 from budgetnet.graph import Architecture, Graph
 from budgetnet.policy import marginal_costs, relative_costs
 from budgetnet.race import field_of
@@ -41,6 +42,7 @@ class Chooser:
     """All edges equally likely."""
     generator: Callable[[str], torch.Generator]
     """The same one for the same purpose, whenever it is asked for."""
+    capacity: Capacity
     evidence: Callable[[], Sequence[Any]]
     """Batches that stand for the data where a cost depends on its input."""
 
@@ -61,19 +63,20 @@ class Chooser:
         """Where settle begins: Γ's mode, what was seen to be good, and samples; without Γ, samples of its start."""
         if not self.knows:
             return samples(self.start, self.settler("starts"), count)
-        drawn = samples(self.learned, self.settler("starts", NOISE), count)
+        drawn = samples(self.learned, self.settler("starts", NOISE), count, self.capacity)
         return itertools.chain([self.learned.mode().gates(), *seen], drawn)
 
     def racers(self, ranked: Sequence[Architecture]) -> list[Tensor]:
         """The best candidates and samples with all edges equally likely, well apart; all hold every budget by evidence.
 
-        What Γ's start and shared weights prefer is not always worth training; these samples know of neither.
+        What Γ's start and shared weights prefer is not always worth training; these samples know of neither, only of
+        capacity.
         """
         recipe, weights = self.recipe, relative_costs(self.budgets, self.graph)
         best = [architecture.live().gates() for architecture in ranked]
         field = field_of(best, weights, recipe.race - recipe.wild)
         if recipe.wild:
-            drawn = samples(self.equal, self.settler("wild", NOISE), 4 * recipe.race)
+            drawn = samples(self.equal, self.settler("wild", NOISE), 4 * recipe.race, self.capacity)
             field = field_of(list(itertools.islice(drawn, 2 * recipe.wild)), weights, recipe.race, field)
         held = [self.trimmed(self.graph.architecture(gates)) for gates in field]
         return [a.gates() for a in dict.fromkeys(held) if a is not None]

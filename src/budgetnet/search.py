@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, fx, nn
 
 from budgetnet.archive import Archive, Evaluated
 from budgetnet.budget import Budget
+from budgetnet.capacity import Capacity, capacity_of
 from budgetnet.choice import Chooser
 from budgetnet.costs.cache import Measurable
 from budgetnet.errors import Diverged, Interrupted
@@ -375,6 +377,10 @@ class Loop:
         self.fresh = {}
         self.seconds["settle"] += time.monotonic() - clock
 
+    @cached_property
+    def _capacity(self) -> Capacity:
+        return capacity_of(self.net)
+
     def _chooser(self) -> Chooser:
         def evidence() -> list[Any]:
             return [inputs for inputs, _ in itertools.islice(self.validation.evaluation(), EVIDENCE_BATCHES)]
@@ -387,6 +393,7 @@ class Loop:
             self._make_policy().distribution,
             equal_start(self.budgets, self.net.graph),
             lambda purpose: self._generator(purpose, 1),
+            self._capacity,
             evidence,
         )
 

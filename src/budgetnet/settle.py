@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from budgetnet.budget import Budget, within_all
+from budgetnet.capacity import Capacity
 from budgetnet.evaluation import RECALIBRATION_BATCHES
 from budgetnet.graph import Graph
 from budgetnet.recipes import Recipe
@@ -23,6 +24,8 @@ CLOSE = 0.9
 """The share of its budgets that a sample uses if it is close to them."""
 ROUNDS, ROUND = 32, 64
 """Samples that are drawn at most to find those."""
+SPARE = 3
+"""How many of those there should be for each that is taken, to take the ones of most capacity."""
 
 Score = Callable[[Tensor], float]
 """What an architecture's row of gates is worth on held-out data, the smaller the better."""
@@ -108,23 +111,34 @@ def affordable(recipe: Recipe, steps: int) -> int:
     return max(6, min(recipe.settle_evaluations, int(allowed)))
 
 
-def samples(distribution: EdgeDistribution, settler: Settler, count: int) -> Iterator[Tensor]:
+def samples(
+    distribution: EdgeDistribution, settler: Settler, count: int, capacity: Capacity | None = None
+) -> Iterator[Tensor]:
     """Architectures of Γ (live gates) within the budgets and close to one of them, each filled up when it is taken.
 
-    Where too few are close, the closest stand in: what is filled up from far below is no longer a sample of Γ, and one
-    that edges were dropped from even less.
+    If a capacity is given, they are of the third that has most of it. Where too few are close, the closest stand in:
+    what is filled up from far below is no longer a sample of Γ, and one that edges were dropped from even less.
     """
-    graph, uses = settler.graph, dict[bytes, tuple[bool, float, Tensor]]()
+    graph, uses = settler.graph, dict[bytes, tuple[float, Tensor]]()
     for _ in range(ROUNDS):
         gates = graph.live(distribution.sample(ROUND, settler.generator, connected=True).gates)
         gates = gates[within_all(settler.budgets, gates)]
         for row, use in zip(gates, _use(settler.budgets, gates), strict=True):
-            uses.setdefault(row.numpy().tobytes(), (use >= CLOSE, use, row))
-        if sum(close for close, _, _ in uses.values()) >= count:
+            uses.setdefault(row.numpy().tobytes(), (use, row))
+        if sum(use >= CLOSE for use, _ in uses.values()) >= count * (SPARE if capacity else 1):
             break
-    best = sorted(uses.values(), key=lambda found: (found[0], found[0] or found[1]), reverse=True)[:count]
-    for _, _, row in best:
+    close = [row for use, row in uses.values() if use >= CLOSE]
+    if capacity and len(close) > count:
+        close = _most(close, capacity, max(count, len(close) // SPARE))
+    far = sorted((found for found in uses.values() if found[0] < CLOSE), key=lambda found: -found[0])
+    for row in [*close, *(row for _, row in far)][:count]:
         yield settler.fill(row)
+
+
+def _most(rows: Sequence[Tensor], capacity: Capacity, count: int) -> list[Tensor]:
+    """The `count` of most capacity, in the order in which they were drawn."""
+    best = capacity(torch.stack(list(rows))).argsort(descending=True, stable=True)[:count]
+    return [rows[place] for place in best.sort().values.tolist()]
 
 
 def _use(budgets: Sequence[Budget], gates: Tensor) -> list[float]:
