@@ -24,7 +24,7 @@ HEAD = (
     "− local search (≥ 0)",
     "budget used (≥ 95 %)",
     "wall time / training (≤ 1.6)",
-    "rank correlation of shared weights (≥ 0.5); of Γ",
+    "rank correlation of shared weights (≥ 0.5); of Γ; of capacity",
 )
 USED = 0.95
 README = ROOT / "README.md"
@@ -66,9 +66,10 @@ def _ranked(protocol: str, share: float) -> str:
     if not path.exists():
         return "–"
     result = json.loads(path.read_text(encoding="utf-8"))
-    shared, policy = (result["spearman"][key]["mean"] for key in ("settle_after", "policy_learned"))
+    shared, *others = (result["spearman"][key]["mean"] for key in ("settle_after", "policy_learned", "capacity"))
     count = result["from_scratch"]["n"]
-    return f"{_held(f'{shared:.2f}', result['passed'])}; {policy:.2f} ({count})".replace("-", "−")
+    known = "; ".join([_held(f"{shared:.2f}", result["passed"]), *(f"{other:.2f}" for other in others)])
+    return f"{known} ({count})".replace("-", "−")
 
 
 def _held(text: str, holds: bool) -> str:

@@ -3,8 +3,8 @@
 Random sub-architectures of a budget (`benchmarks/_opponents.py` has the protocol) with their test accuracy from scratch
 are scored at the end of the search phase, for several seeds of the search: on shared weights, on the validation images
 that settle looks at and on all of them, with the batch-norm statistics of the super network and with ones of their own;
-and by Γ: the negative sum of its logits over the edges of a network, and of what these have gained in the search. Then,
-with the first seed, the networks race, all against each other, and all of them run in the final. For comparison: the
+by Γ: the negative sum of its logits over the edges of a network, and of what these have gained in the search; and by
+capacity, which needs no search at all. Then, with the first seed, the networks race, all against each other, and all of them run in the final. For comparison: the
 training losses of their own first epochs from scratch. Answers are Spearman's rank correlations of the negative loss
 with the accuracy; opponents that are trained already are not trained again.
 
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from benchmarks._common import numbers, pin_threads, summarise, write_result
 from benchmarks._opponents import Opponents, Table, add_protocol
+from budgetnet.capacity import capacity_of
 from budgetnet.config import Config
 from budgetnet.errors import Interrupted
 from budgetnet.evaluation import evaluate, recalibrate
@@ -67,9 +68,13 @@ def scores(loop: Loop, architecture: Architecture) -> dict[str, float]:
 
 
 def beliefs(loop: Loop, start: Tensor, architecture: Architecture) -> dict[str, float]:
-    """What Γ holds against an architecture, and what it has learned against it since its start."""
+    """What Γ holds against an architecture, what it has learned against it since its start, and want of capacity."""
     learned, gates = loop.policy.distribution.logits.detach(), architecture.live().gates()
-    return {"policy": -float(learned[gates].sum()), "policy_learned": float((start - learned)[gates].sum())}
+    return {
+        "policy": -float(learned[gates].sum()),
+        "policy_learned": float((start - learned)[gates].sum()),
+        "capacity": -float(capacity_of(loop.net)(gates[None])[0]),
+    }
 
 
 def raced(loop: Loop, architectures: Sequence[Architecture], fresh: Mapping[str, Tensor]) -> list[dict[str, float]]:
