@@ -4,9 +4,10 @@ Random sub-architectures of a budget (`benchmarks/_opponents.py` has the protoco
 are scored at the end of the search phase, for several seeds of the search: on shared weights, on the validation images
 that settle looks at and on all of them, with the batch-norm statistics of the super network and with ones of their own;
 by Γ: the negative sum of its logits over the edges of a network, and of what these have gained in the search; and by
-capacity, which needs no search at all. Then, with the first seed, the networks race, all against each other, and all of them run in the final. For comparison: the
-training losses of their own first epochs from scratch. Answers are Spearman's rank correlations of the negative loss
-with the accuracy; opponents that are trained already are not trained again.
+capacity, which needs no search at all. Then, with the first seed, the networks race, all against each other, and all of
+them run in the final if there is one. For comparison: the training losses of their own first epochs from scratch.
+Answers are Spearman's rank correlations of the negative loss with the accuracy; opponents that are trained already are
+not trained again.
 
     python -m benchmarks.ranking --data-root DATA [--protocol resnet] [--recipe fast] [--share 0.3] [--random 30]
         [--seeds 0,1,2] [--out FOLDER]
