@@ -1,8 +1,8 @@
 """Race: candidates are trained for a while each from fresh weights, and the one that learns best is finished.
 
 Shared weights favour what learns fast, and so does a short training that ends with small steps. At the full learning
-rate it soon shows how much a network can learn: its loss on batches that it has not seen, before each step. The first
-of them are often close to each other; these go on for a second round before one is chosen.
+rate it soon shows how much a network can learn: its loss on batches that it has not seen, before each step. Where a
+recipe has time for it, those that do best go on for a second round before one is chosen.
 """
 
 from __future__ import annotations
