@@ -50,7 +50,7 @@ EVIDENCE_BATCHES = 4
 DIVERGED = 1e8
 """A weight of this size is beyond saving."""
 
-TIME_SHARES = {"warm-up": 0.02, "search": 0.08, "settle": 0.11, "race": 0.2, "finish": 0.92}
+TIME_SHARES = {"warm-up": 0.02, "search": 0.05, "settle": 0.07, "race": 0.17, "finish": 0.92}
 """With a time limit: the share of it by which each phase ends. The rest is for the final evaluation and export."""
 
 
