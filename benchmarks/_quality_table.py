@@ -66,10 +66,12 @@ def _ranked(protocol: str, share: float) -> str:
     if not path.exists():
         return "–"
     result = json.loads(path.read_text(encoding="utf-8"))
-    shared, *others = (result["spearman"][key]["mean"] for key in ("settle_after", "policy_learned", "capacity"))
-    count = result["from_scratch"]["n"]
-    known = "; ".join([_held(f"{shared:.2f}", result["passed"]), *(f"{other:.2f}" for other in others)])
-    return f"{known} ({count})".replace("-", "−")
+    shared, *others = (
+        f"{found['mean']:.2f}" if (found := result["spearman"].get(key)) else "–"
+        for key in ("settle_after", "policy_learned", "capacity")
+    )
+    known = "; ".join([_held(shared, result["passed"]), *others])
+    return f"{known} ({result['from_scratch']['n']})".replace("-", "−")
 
 
 def _held(text: str, holds: bool) -> str:
