@@ -17,8 +17,8 @@ ROOT = Path(budgetnet.__file__).parent
 
 ORDER = """
 errors graph rows plan supernet naming spaces sampling estimators extract export costs budget feasibility data feeds
-tasks evaluation archive stopwatch records progress tracking environment checkpoint recipes policy settle race choice
-search duration certify pictures pareto draw report config folders run sweep reproduce watch cli __main__ testing
+tasks evaluation archive stopwatch records progress tracking environment checkpoint recipes policy capacity settle race
+choice search duration certify pictures pareto draw report config folders run sweep reproduce watch cli __main__ testing
 """.split()  # noqa: SIM905
 """Top to bottom."""
 
