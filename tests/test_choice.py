@@ -32,7 +32,7 @@ def chooser(budget: str = "macs<=40%", learned: float = 0.0, **recipe: object) -
         start,
         equal,
         seeded,
-        capacity_of(NET),
+        lambda: capacity_of(NET),
         lambda: [torch.zeros(1)],
     )
 

@@ -253,11 +253,9 @@ def test_only_a_recipe_that_settles_races() -> None:
     assert not fixed(fast()).races
     assert math.isclose(fast(32).race_epochs, 2 * fast(16).race_epochs)
     assert (paper().epochs, fixed(fast(9)).epochs) == (300, 9)
-    assert fast(16).epochs == pytest.approx(0.125 + 0.375 + 2 * 1 + 15)
-    final = replace(fast(16), race=4, finalists=2, final_epochs=2)
-    assert final.epochs == pytest.approx(0.125 + 0.375 + 4 * 1 + 2 * 2 + 13)
-    assert replace(final, final_epochs=0).epochs == replace(final, finalists=1).epochs
-    assert replace(final, finalists=1).epochs == pytest.approx(0.125 + 0.375 + 4 * 1 + 15)
+    assert fast(16).epochs == pytest.approx(0.25 + 1.25 + 4 * 1 + 2 * 2 + 13)
+    assert replace(fast(16), final_epochs=0).epochs == replace(fast(16), finalists=1).epochs
+    assert replace(fast(16), finalists=1).epochs == pytest.approx(0.25 + 1.25 + 4 * 1 + 15)
 
 
 def test_a_recipe_without_a_final_races_once() -> None:

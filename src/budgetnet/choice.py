@@ -42,7 +42,7 @@ class Chooser:
     """All edges equally likely."""
     generator: Callable[[str], torch.Generator]
     """The same one for the same purpose, whenever it is asked for."""
-    capacity: Capacity
+    capacity: Callable[[], Capacity]
     evidence: Callable[[], Sequence[Any]]
     """Batches that stand for the data where a cost depends on its input."""
 
@@ -50,6 +50,11 @@ class Chooser:
     def knows(self) -> bool:
         """Whether Γ is asked at all; evolution and local search do without."""
         return self.recipe.settle == "climb"
+
+    @property
+    def _roomy(self) -> tuple[Capacity | None, int]:
+        """By what samples are taken from among more of them, and how many more."""
+        return (self.capacity() if self.recipe.spare > 1 else None), self.recipe.spare
 
     def settler(self, purpose: str = "settle", noise: float = 0.0) -> Settler:
         """The moves of settle, which prefer what Γ does."""
@@ -63,20 +68,19 @@ class Chooser:
         """Where settle begins: Γ's mode, what was seen to be good, and samples; without Γ, samples of its start."""
         if not self.knows:
             return samples(self.start, self.settler("starts"), count)
-        drawn = samples(self.learned, self.settler("starts", NOISE), count, self.capacity)
+        drawn = samples(self.learned, self.settler("starts", NOISE), count, *self._roomy)
         return itertools.chain([self.learned.mode().gates(), *seen], drawn)
 
     def racers(self, ranked: Sequence[Architecture]) -> list[Tensor]:
         """The best candidates and samples with all edges equally likely, well apart; all hold every budget by evidence.
 
-        What Γ's start and shared weights prefer is not always worth training; these samples know of neither, only of
-        capacity.
+        What Γ's start and shared weights prefer is not always worth training; these samples know of neither.
         """
         recipe, weights = self.recipe, relative_costs(self.budgets, self.graph)
         best = [architecture.live().gates() for architecture in ranked]
         field = field_of(best, weights, recipe.race - recipe.wild)
         if recipe.wild:
-            drawn = samples(self.equal, self.settler("wild", NOISE), 4 * recipe.race, self.capacity)
+            drawn = samples(self.equal, self.settler("wild", NOISE), 4 * recipe.race, *self._roomy)
             field = field_of(list(itertools.islice(drawn, 2 * recipe.wild)), weights, recipe.race, field)
         held = [self.trimmed(self.graph.architecture(gates)) for gates in field]
         return [a.gates() for a in dict.fromkeys(held) if a is not None]

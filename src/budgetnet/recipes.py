@@ -77,6 +77,8 @@ class Recipe:
     final_epochs: float = 0.0
     wild: int = 0
     """How many of them are samples with all edges equally likely, whatever shared weights say of them."""
+    spare: int = 1
+    """How many samples there should be for each that starts settle or races, to take those of most capacity."""
 
     def __post_init__(self) -> None:
         for field, choices in CHOICES.items():
@@ -128,12 +130,14 @@ def fast(epochs: float = 16) -> Recipe:
     """The default: sampled warm-up, policy gradient, settle, race, and `epochs` for the winner, its race included."""
     return Recipe(
         "fast",
-        warmup_epochs=epochs * 0.125 / 16,
-        search_epochs=epochs * 0.375 / 16,
-        settle_share=0.01,
-        race=2,
-        wild=1,
+        warmup_epochs=epochs * 0.25 / 16,
+        search_epochs=epochs * 1.25 / 16,
+        settle_share=0.03,
+        race=4,
+        wild=2,
         race_epochs=epochs * 1 / 16,
+        finalists=2,
+        final_epochs=epochs * 2 / 16,
         finish_epochs=epochs,
     )
 

@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor, fx, nn
 
 from budgetnet.archive import Archive, Evaluated
 from budgetnet.budget import Budget
-from budgetnet.capacity import Capacity, capacity_of
+from budgetnet.capacity import capacity_of
 from budgetnet.choice import Chooser
 from budgetnet.costs.cache import Measurable
 from budgetnet.errors import Diverged, Interrupted
@@ -50,7 +49,7 @@ EVIDENCE_BATCHES = 4
 DIVERGED = 1e8
 """A weight of this size is beyond saving."""
 
-TIME_SHARES = {"warm-up": 0.02, "search": 0.05, "settle": 0.07, "race": 0.17, "finish": 0.92}
+TIME_SHARES = {"warm-up": 0.02, "search": 0.12, "settle": 0.15, "race": 0.38, "finish": 0.92}
 """With a time limit: the share of it by which each phase ends. The rest is for the final evaluation and export."""
 
 
@@ -377,10 +376,6 @@ class Loop:
         self.fresh = {}
         self.seconds["settle"] += time.monotonic() - clock
 
-    @cached_property
-    def _capacity(self) -> Capacity:
-        return capacity_of(self.net)
-
     def _chooser(self) -> Chooser:
         def evidence() -> list[Any]:
             return [inputs for inputs, _ in itertools.islice(self.validation.evaluation(), EVIDENCE_BATCHES)]
@@ -393,7 +388,7 @@ class Loop:
             self._make_policy().distribution,
             equal_start(self.budgets, self.net.graph),
             lambda purpose: self._generator(purpose, 1),
-            self._capacity,
+            lambda: capacity_of(self.net),
             evidence,
         )
 

@@ -24,8 +24,6 @@ CLOSE = 0.9
 """The share of its budgets that a sample uses if it is close to them."""
 ROUNDS, ROUND = 32, 64
 """Samples that are drawn at most to find those."""
-SPARE = 3
-"""How many of those there should be for each that is taken, to take the ones of most capacity."""
 
 Score = Callable[[Tensor], float]
 """What an architecture's row of gates is worth on held-out data, the smaller the better."""
@@ -112,12 +110,13 @@ def affordable(recipe: Recipe, steps: int) -> int:
 
 
 def samples(
-    distribution: EdgeDistribution, settler: Settler, count: int, capacity: Capacity | None = None
+    distribution: EdgeDistribution, settler: Settler, count: int, capacity: Capacity | None = None, spare: int = 1
 ) -> Iterator[Tensor]:
     """Architectures of Γ (live gates) within the budgets and close to one of them, each filled up when it is taken.
 
-    If a capacity is given, they are of the third that has most of it. Where too few are close, the closest stand in:
-    what is filled up from far below is no longer a sample of Γ, and one that edges were dropped from even less.
+    With a capacity, they are those of most capacity among `spare` times as many. Where too few are close, the closest
+    stand in: what is filled up from far below is no longer a sample of Γ, and one that edges were dropped from even
+    less.
     """
     graph, uses = settler.graph, dict[bytes, tuple[float, Tensor]]()
     for _ in range(ROUNDS):
@@ -125,11 +124,11 @@ def samples(
         gates = gates[within_all(settler.budgets, gates)]
         for row, use in zip(gates, _use(settler.budgets, gates), strict=True):
             uses.setdefault(row.numpy().tobytes(), (use, row))
-        if sum(use >= CLOSE for use, _ in uses.values()) >= count * (SPARE if capacity else 1):
+        if sum(use >= CLOSE for use, _ in uses.values()) >= count * spare:
             break
     close = [row for use, row in uses.values() if use >= CLOSE]
     if capacity and len(close) > count:
-        close = _most(close, capacity, max(count, len(close) // SPARE))
+        close = _most(close, capacity, max(count, len(close) // spare))
     far = sorted((found for found in uses.values() if found[0] < CLOSE), key=lambda found: -found[0])
     for row in [*close, *(row for _, row in far)][:count]:
         yield settler.fill(row)
