@@ -1,6 +1,7 @@
 """Who is looked at: settle's starts, the racers, and the first candidate that holds."""
 
 import hashlib
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -91,3 +92,12 @@ def test_the_first_that_holds_is_chosen_and_those_after_it_come_next() -> None:
 
 def test_the_default_has_both_kinds_of_racers() -> None:
     assert 0 < fast().wild < fast().race
+
+
+def test_a_recipe_may_ask_for_samples_of_more_capacity() -> None:
+    def mean(rows: Sequence[torch.Tensor]) -> float:
+        return float(capacity_of(NET)(torch.stack(list(rows))).mean())
+
+    few, many = (chooser(race=4, wild=4, spare=spare) for spare in (1, 4))
+    assert mean(list(many.starts(8, []))[1:]) > mean(list(few.starts(8, []))[1:])
+    assert mean(many.racers([])) > mean(few.racers([]))
