@@ -1,7 +1,7 @@
 """How much an architecture may learn, guessed without training: what it computes and what it can remember.
 
-Among networks that use up a budget on one of the two, those with more of the other one learn more: parameters under a
-budget on multiply-adds, multiply-adds under one on parameters (`docs/search-quality.md`). Shared weights do not see it.
+Among networks that use up a budget on multiply-adds, those with the fewest parameters learn least, which shared weights
+do not see; the largest are not the best (`docs/search-quality.md`). Other budgets have not been looked at.
 """
 
 from __future__ import annotations
