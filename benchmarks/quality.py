@@ -16,7 +16,7 @@ Every run is kept in a sweep: a new recipe costs only its own runs, and parts th
 budget has a result file of its own.
 
     python -m benchmarks.quality --data-root DATA [--protocol resnet] [--recipe fast] [--shares 1.0,0.6,0.3]
-        [--seeds 0,1,2] [--random 4 or 4,4,15] [--long 4] [--longer 1.6]
+        [--seeds 0,1,2] [--pairs 3] [--random 4 or 4,4,15] [--long 4] [--longer 1.6]
         [--parts hand,random,long,scratch,evolution,local] [--out FOLDER]
 """
 
@@ -37,6 +37,8 @@ from budgetnet.recipes import choose
 
 SHARES = {"resnet": (1.0, 0.6, 0.3), "neural": (0.3, 0.1), "fashion": (0.6, 0.3)}
 PARTS = ("hand", "random", "long", "scratch", "evolution", "local")
+PAIRED = ("scratch", "evolution", "local")
+"""Parts with a run of their own for each seed of the search."""
 FLOORS = {"random": 0.5, "long": 0.0, "evolution": 0.0, "local": 0.0}
 """Points of test accuracy by which the search must be ahead."""
 WALL = 1.6
@@ -58,6 +60,8 @@ class Comparison:
     """How many of them are also trained for longer."""
     longer: Mapping[float, float] = field(default_factory=dict)
     """How much longer: times as many epochs."""
+    pairs: int | None = None
+    """How many of the seeds, the first ones, the paired parts have; all if None."""
 
     def part(self, name: str, share: float) -> Table:
         """The rows of a part at a budget."""
@@ -73,7 +77,8 @@ class Comparison:
         return self._search(self.recipe if name == "search" else other, share)
 
     def _search(self, recipe: str, share: float) -> Table:
-        run = {"recipes": [recipe], "budgets": [self.opponents.protocol.budget(share)], "seeds": list(self.seeds)}
+        seeds = self.seeds if recipe == self.recipe else self.seeds[: self.pairs]
+        run = {"recipes": [recipe], "budgets": [self.opponents.protocol.budget(share)], "seeds": list(seeds)}
         return self.opponents.sweep(self._folder(recipe, share), [run], test_all=True)
 
     def _scratch(self, share: float) -> Table:
@@ -81,7 +86,7 @@ class Comparison:
         found = [self.opponents.out / folder / row["run"] / "architecture.json" for row in self.part("search", share)]
         runs = [
             {"name": f"of-seed-{seed}", "architectures": [str(file)], "seeds": [seed]}
-            for file, seed in zip(found, self.seeds, strict=True)
+            for file, seed in list(zip(found, self.seeds, strict=True))[: self.pairs]
         ]
         return self.opponents.sweep(f"{folder}-scratch", runs)
 
@@ -102,15 +107,19 @@ class Comparison:
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float], paired: bool) -> dict[str, float]:
-    """Mean difference in points, its standard error and the lower 90 % bound; pairs share a seed."""
+    """Mean difference in points, its standard error and the lower 90 % bound.
+
+    Pairs share a seed; where theirs are fewer, they are of our first seeds.
+    """
     if paired:
-        values = [100 * (a - b) for a, b in zip(ours, theirs, strict=True)]
+        values = [100 * (a - b) for a, b in zip(ours[: len(theirs)], theirs, strict=True)]
         error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
         mean = fmean(values)
     else:
         mean = 100 * (fmean(ours) - fmean(theirs))
         error = math.sqrt(sum((100 * stdev(v)) ** 2 / len(v) if len(v) > 1 else math.nan for v in (ours, theirs)))
-    return {"points": mean, "standard_error": error, "lower_bound": mean - CONFIDENCE * error, "n": len(ours)}
+    used = len(theirs) if paired else len(ours)
+    return {"points": mean, "standard_error": error, "lower_bound": mean - CONFIDENCE * error, "n": used}
 
 
 def judged(search: Table, parts: Mapping[str, Table]) -> dict[str, Any]:
@@ -143,6 +152,7 @@ def main() -> None:
     parser.add_argument("--recipe", default="fast")
     parser.add_argument("--shares", type=shares, help="of the protocol's multiply-adds; its own if not given")
     parser.add_argument("--seeds", type=numbers, default="0,1,2")
+    parser.add_argument("--pairs", type=int, help=f"seeds of {', '.join(PAIRED)}: the first so many, or all")
     parser.add_argument(
         "--random", type=numbers, default="4", help="random networks of each share, or one number for all"
     )
@@ -154,15 +164,17 @@ def main() -> None:
     unknown = sorted(set(parts) - set(PARTS))
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; use {', '.join(PARTS)}")
+    if given.pairs is not None and not 1 <= given.pairs <= len(given.seeds):
+        parser.error(f"--pairs {given.pairs} of {len(given.seeds)} seeds; give 1 to {len(given.seeds)}")
     asked = given.shares or SHARES[given.protocol]
-    counts = (per_share(asked, values) for values in (given.random, given.long, given.longer))
-    comparison = Comparison(Opponents.given(given), given.recipe, given.seeds, *counts)
+    random, long, longer = (per_share(asked, values) for values in (given.random, given.long, given.longer))
+    comparison = Comparison(Opponents.given(given), given.recipe, given.seeds, random, long, longer, given.pairs)
     for share in asked:
         search = comparison.part("search", share)
         others = {name: comparison.part(name, share) for name in parts}
-        longer = f"; long: {comparison.longer[share]:g} times as many" if "long" in parts else ""
+        how_long = f"; long: {longer[share]:g} times as many" if "long" in parts else ""
         result = {
-            "protocol": f"{comparison.opponents.protocol}{longer}; accuracies in percent",
+            "protocol": f"{comparison.opponents.protocol}{how_long}; accuracies in percent",
             "recipe": given.recipe,
             "seeds": given.seeds,
             "share": share,

@@ -105,6 +105,9 @@ def test_differences_have_the_errors_of_their_kind() -> None:
     gaps = 100 * (np.array(ours) - np.array(theirs))
     assert paired["points"] == pytest.approx(gaps.mean())
     assert paired["standard_error"] == pytest.approx(gaps.std(ddof=1) / np.sqrt(3))
+    fewer = difference(ours, theirs[:2], paired=True)
+    assert fewer["points"] == pytest.approx(gaps[:2].mean()), "pairs are of the first seeds"
+    assert fewer["n"] == 2
     free = difference(ours, theirs[:2], paired=False)
     error = np.sqrt(np.var(ours, ddof=1) / 3 + np.var(theirs[:2], ddof=1) / 2)
     assert free["standard_error"] == pytest.approx(100 * error)
