@@ -200,7 +200,9 @@ def sweep(
     file = out.with_suffix(out.suffix + ".toml")
     write_atomically(file, "\n".join([*lines, ""]).encode())
     command = [sys.executable, "-m", "budgetnet", "sweep", str(file), "--out", str(out)]
-    subprocess.run([*command, "--test-all"] if test_all else command, check=True)
+    code = subprocess.run([*command, "--test-all"] if test_all else command, check=False).returncode
+    if code:
+        raise SystemExit(code)  # the sweep has said why
     table: Table = json.loads((out / "table.json").read_text(encoding="utf-8"))
     return table
 

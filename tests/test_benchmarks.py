@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks import _opponents
-from benchmarks._common import ROOT
 from benchmarks._ledger import Network
 from benchmarks._opponents import PROTOCOLS, Opponents, Protocol, interpolated, mean_points, random_architectures
-from benchmarks._quality_table import replaced, table
-from benchmarks._quality_table import row as cells_of
+from benchmarks._quality_table import PAGES, SUMMARY, chance, others, replaced, summary, table
 from benchmarks.costs_shape import finest_share, parallel, scale_counts
 from benchmarks.curve import compare
 from benchmarks.quality import difference, judged
@@ -127,27 +125,35 @@ def test_a_floor_needs_the_mean_and_for_chance_the_bound_too() -> None:
     assert judged(search[:1] * 2, {"random": chance})["random"]["floor_holds"]
 
 
-def test_the_readme_has_the_table_of_the_result_files() -> None:
-    rows = table().splitlines()
-    assert len(rows) > 2
-    assert "\n".join(rows) in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_pages_have_the_tables_of_the_result_files() -> None:
+    for page, tables in PAGES.items():
+        for head, cells_of in tables.items():
+            made = table(head, cells_of)
+            assert len(made.splitlines()) > 2
+            assert made in page.read_text(encoding="utf-8"), f"{page}: run python -m benchmarks._quality_table --write"
 
 
-def test_the_table_says_what_misses_its_floor_and_what_was_not_measured() -> None:
+def test_the_tables_say_what_misses_its_floor_and_what_was_not_measured() -> None:
     search = [row(97, 0.70, budget="macs<=100"), row(97, 0.72, budget="macs<=100")]
-    found = judged(search, {"random": [row(95, 0.69), row(95, 0.69)], "local": [row(95, 0.75), row(95, 0.71)]})
-    cells = cells_of("resnet", {**found, "share": 0.55, "wall_over_training": {"mean": 1.7, "bar": 1.6}})
+    parts = {"random": [row(95, 0.69), row(95, 0.69)], "local": [row(95, 0.75), row(95, 0.71)]}
+    wall = {"mean": 1.7, "min": 1.6, "max": 1.8, "bar": 1.6}
+    found = {**judged(search, parts), "share": 0.55, "wall_over_training": wall}
+    cells = summary("resnet", found)
     assert cells[0] == "ResNet fabric, 55 %"
     assert cells[1] == "71.0 % ± 1.4 (2)"
     assert cells[2] == "+2.0 ± 1.0 (2)"
     assert cells[3:5] == ("–", "–")
     assert cells[5] == "**−2.0 ± 3.0 (2)**"
     assert cells[6:] == ("97.0 %", "**1.70**", "–")
+    told = ("**71.0 ± 1.4 (2)**", "69.0 ± 0.0 (2)", "+2.0 ± 1.0, above +0.4", "–", "–", "69.0", "–", "97.0 %")
+    assert chance("resnet", found)[1:] == (*told, "1.70, 1.60 to 1.80")
+    assert others("resnet", found)[1:] == ("–", "–", "73.0 ± 2.8 (2)", "−2.0 ± 3.0, above −6.9", "–", "–")
 
 
 def test_a_table_takes_the_place_of_the_one_before() -> None:
-    text = "above\n\n| other | table |\n\n" + table() + "\n\nbelow\n"
-    made = table().splitlines()[0] + "\n| a new | row |"
+    before = table(SUMMARY, summary)
+    text = "above\n\n| other | table |\n\n" + before + "\n\nbelow\n"
+    made = before.splitlines()[0] + "\n| a new | row |"
     assert replaced(text, made) == "above\n\n| other | table |\n\n" + made + "\n\nbelow\n"
 
 
