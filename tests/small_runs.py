@@ -60,7 +60,7 @@ def vectors(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 def short(**changes: Any) -> Recipe:
     """The default recipe, over in a moment."""
     finish = changes.get("finish_epochs", 2)
-    races = {"race_epochs": 0.2 * finish, "finalists": 2, "final_epochs": 0.3 * finish}
+    races = {"race_epochs": 0.2 * finish, "final_epochs": 0.3 * finish}
     epochs = {"warmup_epochs": 1, "search_epochs": 2, "finish_epochs": finish, **races}
     sizes = {"batch_size": 32, "groups": 4, "settle_examples": 64, "settle_evaluations": 6}
     return replace(fast(), **{**epochs, **sizes, **changes})

@@ -130,12 +130,14 @@ def fast(epochs: float = 16) -> Recipe:
     """The default: sampled warm-up, policy gradient, settle, race, and `epochs` for the winner, its race included."""
     return Recipe(
         "fast",
-        warmup_epochs=epochs * 0.125 / 16,
-        search_epochs=epochs * 0.375 / 16,
-        settle_share=0.01,
+        warmup_epochs=epochs * 0.25 / 16,
+        search_epochs=epochs * 1.25 / 16,
+        settle_share=0.03,
         race=4,
         wild=2,
-        race_epochs=epochs * 0.75 / 16,
+        race_epochs=epochs * 1 / 16,
+        finalists=2,
+        final_epochs=epochs * 2 / 16,
         finish_epochs=epochs,
     )
 
