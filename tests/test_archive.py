@@ -1,11 +1,14 @@
 """Scores on shared weights, recomputed from the network itself, and the best of those within the budgets."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from budgetnet.extract import extract
+from budgetnet.tasks import Task, cross_entropy
 from tests.small_runs import make_loop, short
 
 
@@ -46,3 +49,13 @@ def test_only_what_is_within_the_budgets_is_among_the_best() -> None:
     assert len(inside) >= 2
     best = loop.archive.best(2)
     assert [gates.tolist() for gates in best] == [live[place].tolist() for _, place in inside[:2]]
+
+
+def test_a_loss_that_is_no_number_is_never_among_the_best() -> None:
+    losses = iter([math.nan, 1.0, math.nan, 1.0])
+    loop = make_loop(["macs<=100%"])
+    loop.archive.task = Task(lambda outputs, targets: cross_entropy(outputs, targets) * next(losses))
+    rows = [loop.net.graph.full.gates(), loop.fallback.live().gates()] * 2
+    entries = [loop.archive.score(gates, "settle", 0) for gates in rows]
+    assert [math.isfinite(entry.loss) for entry in entries] == [False, True, False, True]
+    assert all(torch.equal(gates, rows[1]) for gates in loop.archive.best(2))

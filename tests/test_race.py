@@ -238,6 +238,29 @@ def test_a_race_in_which_all_diverge_stops_the_run_with_a_sentence() -> None:
         loop.run()
 
 
+class Overflowing:
+    """A loss that is finite while a network is trained, and overflows where a racer, or all of them, is looked at."""
+
+    def __init__(self, *racers: int) -> None:
+        self.racers, self.loop = racers, None
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        loop: Any = self.loop
+        spoilt = PHASES[loop.phase] == "race" and loop.race.place in self.racers and not outputs.requires_grad
+        return cross_entropy(outputs, targets) * (math.inf if spoilt else 1.0)
+
+
+def test_a_racer_whose_validation_loss_overflows_is_out() -> None:
+    kept = Kept()
+    loop, loss = make_loop(recipe=short(finish_epochs=4, race_epochs=1.0), sink=kept), Overflowing(1)
+    loop.task, loss.loop = Task(loss), loop  # type: ignore[assignment]
+    outcome = loop.run()
+    found = [r.values for r in kept.records if r.kind == "racer"]
+    assert [place for place, value in enumerate(found) if "diverged" in value] == [1]
+    assert "validation loss is not finite" in found[1]["diverged"]
+    assert outcome.architecture.connected
+
+
 def test_a_single_candidate_does_not_race() -> None:
     kept = Kept()
     loop = make_loop(recipe=short(settle_evaluations=1), sink=kept, budgets=["macs<=100%"])

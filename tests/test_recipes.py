@@ -1,11 +1,12 @@
 """The numbers of the paper's recipe, learning rates, and what a recipe refuses."""
 
+import dataclasses
 import math
 
 import pytest
 
 from budgetnet.errors import UserError
-from budgetnet.recipes import PER_EXAMPLE, choose, fast, fixed, learning_rate, paper
+from budgetnet.recipes import FIXED, PER_EXAMPLE, RANGES, Recipe, choose, fast, fixed, learning_rate, paper
 
 RISE = 0.3
 """A share of the schedule for the tests of its form."""
@@ -103,3 +104,31 @@ def test_a_recipe_takes_options() -> None:
 def test_options_that_a_recipe_does_not_have_are_refused(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         choose(text, None, "classification")
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("race=0", "race=0 is out of range .* 1 or more"),
+        ("wild=-1", "wild=-1 .* 0 or more"),
+        ("lr=0", "lr=0.0 .* above zero"),
+        ("lr=inf", "lr=inf .* above zero"),
+        ("search_epochs=-2", "search_epochs=-2.0 .* 0 or more"),
+        ("rise=1", "rise=1.0 .* 0 or more and less than 1"),
+        ("momentum=1", "momentum=1.0 .* less than 1"),
+        ("anneal=1.5", "anneal=1.5 .* 0 or more and 1 at most"),
+        ("initial_logit=nan", "initial_logit=nan .* a number"),
+    ],
+)
+def test_numbers_that_no_run_could_use_are_refused(option: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        choose(f"fast:{option}", None, "classification")
+
+
+def test_every_number_of_a_recipe_has_a_range() -> None:
+    numbers = {field.name for field in dataclasses.fields(Recipe) if {"int", "float"} & set(field.type.split(" | "))}
+    assert set(RANGES) == numbers - set(FIXED)
+
+
+def test_more_finalists_than_racers_cost_no_more_than_all_of_them() -> None:
+    assert choose("fast:finalists=9", 16, "x").losers_epochs == choose("fast:finalists=4", 16, "x").losers_epochs == 9

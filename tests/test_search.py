@@ -195,6 +195,10 @@ def test_a_loss_that_is_no_number_stops_the_run_with_a_sentence(first: int, valu
     assert again.run().architecture.connected
 
 
+def test_momentum_may_be_zero() -> None:
+    assert make_loop(recipe=short(momentum=0.0)).run().architecture.connected
+
+
 @pytest.mark.parametrize("steps", [1, 5])
 @pytest.mark.parametrize("phase", ["warm-up", "search", "race", "finish"])
 def test_a_diverging_run_leaves_a_checkpoint_from_which_a_lower_rate_goes_on(phase: str, steps: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Iterator
 
@@ -41,6 +42,6 @@ def judge(model: nn.Module, task: Task, batches: Iterator[Batch]) -> Score:
 
 
 def evaluate(model: nn.Module, task: Task, batches: Iterator[Batch]) -> tuple[float, float]:
-    """Mean loss and metric of a network in eval mode."""
+    """Mean loss and metric of a network in eval mode; a loss that is no number is as bad as can be."""
     score = judge(model, task, batches)
-    return score.loss, score.metric
+    return math.inf if math.isnan(score.loss) else score.loss, score.metric

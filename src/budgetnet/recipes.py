@@ -19,6 +19,16 @@ CHOICES = {
 }
 FIXED = ("name", "finish_epochs", "batch_size", "groups", "penalty", "milestones")
 """Fields that have a setting of their own, or none."""
+RANGES = {
+    **dict.fromkeys(("momentum", "rise", "finish_rise"), (0.0, math.nextafter(1, 0))),
+    **dict.fromkeys(("anneal", "settle_share"), (0.0, 1.0)),
+    **dict.fromkeys(("warmup_epochs", "search_epochs", "race_epochs", "final_epochs"), (0.0, math.inf)),
+    **dict.fromkeys(("weight_decay", "policy_lr", "policy_travel", "settle_evaluations", "wild"), (0.0, math.inf)),
+    **dict.fromkeys(("settle_examples", "race", "finalists", "spare"), (1.0, math.inf)),
+    "lr": (math.nextafter(0, 1), math.inf),
+    "initial_logit": (-math.inf, math.inf),
+}
+"""The least and the most that a number may be, which must be finite."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,10 @@ class Recipe:
         for field, choices in CHOICES.items():
             if getattr(self, field) not in choices:
                 raise UserError(f"{field}={getattr(self, field)} is not known to a recipe; use {' or '.join(choices)}")
+        for field, (least, most) in RANGES.items():
+            value = getattr(self, field)
+            if value is not None and not (math.isfinite(value) and least <= value <= most):
+                raise UserError(f"{field}={value} is out of range for a recipe; give {_words(least, most)}")
         if self.races and self.winner_epochs >= self.finish_epochs:
             raise UserError(
                 f"a race of {self.winner_epochs:g} epochs leaves nothing of the {self.finish_epochs:g} for the finish, "
@@ -119,11 +133,18 @@ class Recipe:
     def losers_epochs(self) -> float:
         """Epochs of those that did not win."""
         first = (self.race - 1) * self.race_epochs if self.races else 0.0
-        return first + ((self.finalists - 1) * self.final_epochs if self.final else 0.0)
+        return first + ((min(self.finalists, self.race) - 1) * self.final_epochs if self.final else 0.0)
 
     def policy_rate(self, steps: int) -> float:
         """Γ's rate in a search of so many steps; it does not follow θ's."""
         return self.policy_travel / math.sqrt(steps) if self.policy_lr is None else self.policy_lr
+
+
+def _words(least: float, most: float) -> str:
+    """A range of finite numbers, as one says it."""
+    lower = f"{least:g} or more" if least in (0, 1) else "a number above zero" if least > 0 else "a number"
+    upper = "" if most == math.inf else " and 1 at most" if most == 1 else " and less than 1"
+    return lower + upper
 
 
 def fast(epochs: float = 16) -> Recipe:

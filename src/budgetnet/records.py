@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ class Record:
     def to_json(self) -> str:
         """One line of `records.jsonl`."""
         head = {"kind": self.kind, "phase": self.phase, "epoch": self.epoch, "step": self.step, "time": self.time}
-        return json.dumps({**head, **self.values}, allow_nan=False)
+        return json.dumps({**head, **finite(self.values)}, allow_nan=False)
 
     @staticmethod
     def from_json(line: str) -> Record:
@@ -39,6 +40,11 @@ class Record:
         value = json.loads(line)
         head = {name: value.pop(name) for name in ("kind", "phase", "epoch", "step", "time")}
         return Record(**head, values=value)
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values without those that JSON has no word for, such as a loss that has overflowed."""
+    return {name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)}
 
 
 class Sink(Protocol):

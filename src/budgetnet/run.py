@@ -42,7 +42,7 @@ from budgetnet.pictures import write_pictures
 from budgetnet.policy import initial_logits
 from budgetnet.progress import ConsoleSink, working
 from budgetnet.recipes import Recipe
-from budgetnet.records import Fan, JsonLines, Sink
+from budgetnet.records import Fan, JsonLines, Sink, finite
 from budgetnet.sampling import EdgeDistribution
 from budgetnet.search import EVIDENCE_BATCHES, Loop, Outcome
 from budgetnet.spaces.named import find_architecture
@@ -294,8 +294,7 @@ def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
                 "kept": np.packbits(entry.gates.numpy()).tobytes().hex(),
                 "phase": entry.phase,
                 "epoch": entry.epoch,
-                "validation_accuracy": entry.metric,
-                "validation_loss": entry.loss,
+                **finite({"validation_accuracy": entry.metric, "validation_loss": entry.loss}),
                 "costs": dict(entry.costs),
                 "feasible": entry.feasible,
             }

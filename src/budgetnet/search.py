@@ -135,7 +135,7 @@ class Loop:
             self.module.parameters(),
             recipe.lr,
             momentum=recipe.momentum,
-            nesterov=recipe.nesterov,
+            nesterov=recipe.nesterov and recipe.momentum > 0,
             weight_decay=recipe.weight_decay,
             foreach=True,
         )
@@ -298,8 +298,8 @@ class Loop:
         if self.step % every == 0:
             self._record("step", {**self.interval.take(), **self._snapshot(every)})
         if self._done % self.train.steps == 0 or last:
-            self._record("epoch", {**self.epoch_tally.take(), **self._look()})
             self._check_weights()
+            self._record("epoch", {**self.epoch_tally.take(), **self._look()})
 
     def _snapshot(self, every: int) -> dict[str, Any]:
         """Γ as it is, a few dozen times in the whole search: enough to watch it settle."""
@@ -320,6 +320,8 @@ class Loop:
         phase = PHASES[self.phase]
         if phase in ("race", "finish"):
             loss, metric = evaluate(self.module, self.task, self.validation.evaluation(LOOK))
+            if math.isinf(loss):
+                raise self._fault("the validation loss is not finite")
             return {"validation_loss": loss, "validation_accuracy": metric}
         seen = self._distribution()
         if phase != "search":
