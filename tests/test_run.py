@@ -222,6 +222,18 @@ def test_python_takes_a_loss_that_returns_one_mean_and_costs_as_functions(tmp_pa
     assert small_runs.weight_of(result.architecture.live()) == result.summary["budgets"][0]["value"] <= 5
 
 
+def test_python_takes_one_budget_as_a_text(tmp_path: Path) -> None:
+    (found,) = search(tmp_path / "run", budgets="macs<=60%").summary["budgets"]
+    assert found["met"]
+
+
+@pytest.mark.parametrize("missing", ["train", "validation"])
+def test_python_needs_data_to_train_and_to_validate(tmp_path: Path, missing: str) -> None:
+    data = {"train": vectors(40), "validation": vectors(40, 1), missing: None}
+    with pytest.raises(UserError, match="needs both"):
+        budgetnet.search(mlp(), **data, budgets=["macs<=60%"], out=tmp_path / "run")
+
+
 def test_python_resumes_where_it_was(finished: Path, tmp_path: Path) -> None:
     interrupted(tmp_path / "part", 9)
     result = search(tmp_path / "part", resume=True)
@@ -241,6 +253,10 @@ def test_python_resumes_where_it_was(finished: Path, tmp_path: Path) -> None:
         ({"budgets": [(small_runs.late, 5)]}, "nan"),
         ({"recipe": "slow"}, "'slow'"),
         ({"recipe": "fast", "epochs": -1}, "epochs"),
+        ({"net": torch.nn.Linear(6, 3)}, "Linear is not a super network"),
+        ({"loss": lambda outputs, targets: None}, "the loss gave a NoneType"),
+        ({"loss": lambda outputs, targets: outputs.detach().mean()}, "no gradient"),
+        ({"metric": lambda outputs, targets: "good"}, "the metric gave a str"),
     ],
 )
 def test_python_refuses_bad_input_with_a_sentence(tmp_path: Path, options: dict[str, Any], said: str) -> None:

@@ -2,10 +2,12 @@
 
 import functools
 import operator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from budgetnet.errors import UserError
@@ -118,3 +120,13 @@ def test_label_maps_without_a_labelled_pixel_are_worth_nothing() -> None:
 def test_targets_that_are_no_class_numbers_have_no_iou() -> None:
     task = Task(lambda o, t: (o[:, 0] - t).square().mean((1, 2)), lambda o, t: -(o[:, 0] - t).abs().mean())
     assert task.score(MAPS, torch.zeros(4, 2, 2)).mean_iou is None
+
+
+@pytest.mark.parametrize("kind", [torch.Tensor.bool, torch.Tensor.int, torch.Tensor.float])
+def test_a_metric_may_count_in_any_kind_of_number(kind: Callable[[Tensor], Tensor]) -> None:
+    right = OUTPUTS.argmax(1) == TARGETS
+    task = Task(metric=lambda outputs, targets: kind((outputs.argmax(1) == targets).float()))
+    expected = sum(right.tolist()) / len(TARGETS)
+    assert task.mean_metric(OUTPUTS, TARGETS) == pytest.approx(expected)
+    assert task.score(OUTPUTS, TARGETS).metric == pytest.approx(expected)
+    assert Task(metric=lambda outputs, targets: 0.25).score(OUTPUTS, TARGETS).metric == 0.25  # type: ignore[arg-type, return-value]

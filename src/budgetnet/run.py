@@ -427,7 +427,7 @@ def search(
     validation: Any,
     test: Any = None,
     *,
-    budgets: Sequence[BudgetLike],
+    budgets: str | Sequence[BudgetLike],
     loss: Measure | None = None,
     metric: Measure | None = None,
     out: str | Path | None = None,
@@ -443,6 +443,11 @@ def search(
     targets and return a value per example (or one mean); the default is cross entropy and accuracy. `settings` are
     fields of `Config`: epochs, groups, batch_size, seed, max_time, threads, device.
     """
+    if not isinstance(net, SuperNetwork):
+        raise UserError(f"{type(net).__name__} is not a super network; make one with budgetnet.SuperNetwork or a space")
+    if train is None or validation is None:
+        raise UserError("search() was given no training or no validation data; it needs both, of different examples")
+    budgets = [budgets] if isinstance(budgets, str) else budgets
     name = recipe if isinstance(recipe, str) else recipe.name
     given = {"space": OWN, "data": OWN, "budgets": tuple(str(b) for b in budgets), "recipe": name, **settings}
     config = from_mapping(given, "search()")

@@ -247,7 +247,7 @@ class Loop:
         if not math.isfinite(value):
             raise self._fault(f"the loss is {value}")
         self._descend(loss, rate)
-        values = {"loss": value, "accuracy": float(self.task.metric(outputs.detach(), targets).mean()), "lr": rate}
+        values = {"loss": value, "accuracy": self.task.mean_metric(outputs.detach(), targets), "lr": rate}
         if phase == "search" and draw is not None and groups > 1:
             values["policy_lr"] = self.policy.rate
             with self.watch.part("policy and costs"):

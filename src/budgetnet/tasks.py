@@ -101,7 +101,11 @@ class Task:
 
     def group_losses(self, outputs: Tensor, targets: Tensor, groups: int) -> Tensor:
         """The mean loss of each group of neighbouring examples."""
-        losses = self.loss(outputs, targets)
+        losses = _tensor(self.loss(outputs, targets), "loss")
+        if outputs.requires_grad and not losses.requires_grad:
+            raise UserError(
+                "the loss has no gradient to learn by; compute it from the outputs with torch alone"
+            )
         if losses.dim() == 1 and len(losses) == len(outputs):
             return group_means(losses, group_of_rows(len(losses), groups), groups)
         if losses.dim() != 0:
@@ -114,16 +118,29 @@ class Task:
         parts = zip(outputs.tensor_split(groups), targets.tensor_split(groups), strict=True)
         return torch.stack([self.loss(output, target) for output, target in parts])
 
+    def mean_metric(self, outputs: Tensor, targets: Tensor) -> float:
+        """Of a batch."""
+        return float(_tensor(self.metric(outputs, targets), "metric").mean())
+
     def score(self, outputs: Tensor, targets: Tensor) -> Score:
         """What these outputs are worth. Label maps weigh as many as they have labelled pixels, other examples one."""
         maps = is_label_map(outputs, targets)
         weights = _labelled(targets).sum(1).double() if maps else torch.ones(len(outputs), device=outputs.device)
         return Score(
-            _weighted(self.loss(outputs, targets), weights),
-            _weighted(self.metric(outputs, targets), weights),
+            _weighted(_tensor(self.loss(outputs, targets), "loss"), weights),
+            _weighted(_tensor(self.metric(outputs, targets), "metric"), weights),
             float(weights.sum()),
             confusion(outputs, targets) if maps else None,
         )
+
+
+def _tensor(value: object, what: str) -> Tensor:
+    """What a function of a user's gave, as numbers that have a mean."""
+    if isinstance(value, int | float):
+        value = torch.tensor(value)
+    if not isinstance(value, Tensor):
+        raise UserError(f"the {what} gave a {type(value).__name__}; return a tensor: a value per example, or one mean")
+    return value if value.is_floating_point() else value.float()
 
 
 def _weighted(values: Tensor, weights: Tensor) -> float:
