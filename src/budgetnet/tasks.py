@@ -103,9 +103,7 @@ class Task:
         """The mean loss of each group of neighbouring examples."""
         losses = _tensor(self.loss(outputs, targets), "loss")
         if outputs.requires_grad and not losses.requires_grad:
-            raise UserError(
-                "the loss has no gradient to learn by; compute it from the outputs with torch alone"
-            )
+            raise UserError("the loss has no gradient to learn by; compute it from the outputs with torch alone")
         if losses.dim() == 1 and len(losses) == len(outputs):
             return group_means(losses, group_of_rows(len(losses), groups), groups)
         if losses.dim() != 0:
