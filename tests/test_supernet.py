@@ -381,6 +381,8 @@ SHARED = nn.Linear(3, 3)
         ({"modules": {**MODULES, "a": Pooled()}}, ["edge 'a'", "row per example"]),
         ({"modules": {**MODULES, "a": WRITER}}, ["edge 'a'", "inplace=False"]),
         ({"activation": nn.ReLU(inplace=True)}, ["activation of node 'y'", "inplace=False"]),
+        ({"modules": {**MODULES, "a": torch.relu}}, ["edge 'a'", "nn.Module", "nn.ReLU()"]),
+        ({"activation": torch.relu}, ["activation of node 'y'", "nn.Module"]),
         ({"activation": {"x": nn.ReLU()}}, ["'x'", "not a node with incoming edges"]),
         ({"activation": {"y": nn.Linear(9, 9)}}, ["activation of node 'y'", "4"]),
         ({"stem": nn.Linear(8, 3)}, ["the stem", "the input", "3"]),

@@ -279,7 +279,14 @@ def _activations(graph: Graph, activation: nn.Module | Mapping[str, nn.Module] |
         raise UserError(
             f"an activation is given for {unknown[0]!r}, which is not a node with incoming edges; remove it"
         )
+    for node, module in activation.items():
+        _check_module(f"the activation of node {node!r}", module)
     return [nn.Identity(), *(activation[node] if node in activation else nn.Identity() for node in nodes)]
+
+
+def _check_module(who: str, module: object) -> None:
+    if not isinstance(module, nn.Module):
+        raise UserError(f"{who} is no nn.Module but {_show(module)}; give one, such as nn.ReLU() instead of torch.relu")
 
 
 def _check_modules(graph: Graph, modules: Mapping[str, nn.Module]) -> None:
@@ -291,6 +298,7 @@ def _check_modules(graph: Graph, modules: Mapping[str, nn.Module]) -> None:
         raise UserError(f"a module is given for {unknown[0]!r}, which is not an edge of the graph; remove it")
     owners: dict[int, str] = {}
     for name, module in modules.items():
+        _check_module(f"edge {name!r}", module)
         for tensor in [*module.parameters(), *module.buffers()]:
             if owners.setdefault(id(tensor), name) != name:
                 raise UserError(
