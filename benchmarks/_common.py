@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from budgetnet import environment
+from budgetnet.records import environment
 
 RESULTS = Path(os.environ.get("BENCHMARK_RESULTS") or Path(__file__).parent / "results")
 """Another folder keeps the numbers of a trial apart from those that are committed."""

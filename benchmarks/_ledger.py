@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._common import commit, machine
-from budgetnet.checkpoint import write_atomically
-from budgetnet.recipes import choose
-from budgetnet.records import read
+from budgetnet.export.files import write_atomically
+from budgetnet.records.records import read
+from budgetnet.strategies.recipes import choose
 
 RECIPE = "fast"
 TRAINING = ("finish_epochs", "batch_size", "lr", "momentum", "nesterov", "weight_decay", "schedule", "rise")

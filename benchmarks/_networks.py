@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from budgetnet.costs import macs
-from budgetnet.feeds import laid_out
-from budgetnet.recipes import fast, paper
-from budgetnet.sampling import EdgeDistribution
+from budgetnet.data.feeds import laid_out
+from budgetnet.network.distribution import EdgeDistribution
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import resnet_fabric
-from budgetnet.supernet import SuperNetwork
-from budgetnet.tasks import Task
+from budgetnet.strategies.recipes import fast, paper
+from budgetnet.training.tasks import Task
 
 BATCH = 128
 CLASSES = 10

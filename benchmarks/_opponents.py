@@ -23,12 +23,12 @@ import torch
 
 from benchmarks._common import RESULTS, add_data_root
 from benchmarks._ledger import Ledger, Network
-from budgetnet.checkpoint import write_atomically
 from budgetnet.costs import macs
-from budgetnet.graph import Architecture
-from budgetnet.sampling import EdgeDistribution
+from budgetnet.export.files import write_atomically
+from budgetnet.network.distribution import EdgeDistribution
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import build
-from budgetnet.supernet import SuperNetwork
 
 RANGE = (0.9, 1.0)
 """Of the budget that a random sub-architecture costs."""

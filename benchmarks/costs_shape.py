@@ -24,10 +24,10 @@ from benchmarks._common import RESULTS, add_data_root, numbers, shares, summaris
 from benchmarks._opponents import PROTOCOLS, Opponents, Row, Table
 from benchmarks.quality import Comparison
 from budgetnet.costs import bind, steps
-from budgetnet.draw import Picture
-from budgetnet.draw.output import render
-from budgetnet.graph import Architecture
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.pictures.draw import Picture
+from budgetnet.pictures.draw.output import render
 
 NEURAL, RESNET = PROTOCOLS["neural"], PROTOCOLS["resnet"]
 STEPS_BUDGETS = ("steps(1)<=70%", "steps(4)<=70%")

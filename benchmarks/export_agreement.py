@@ -20,7 +20,7 @@ from benchmarks._common import interleave, pin_threads, write_result
 from budgetnet import data
 from budgetnet.export import FORMATS, Description, export_network, open_model
 from budgetnet.export.formats import onnx_session
-from budgetnet.extract import extract
+from budgetnet.network.extract import extract
 from budgetnet.spaces import build
 
 SPACES = {"resnet-fabric:width=3,channels=8": "resnet-20", "neural-fabric:width=4,scales=4,filters=16": "full"}

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from benchmarks._common import answer, arguments, pin_threads, quartiles, rounds, write_answers
 from benchmarks._networks import fabric_step, optimizer_of
-from budgetnet.graph import Edge, Graph
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.graph import Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
 
 EDGES = (50, 200, 1000, 5000)
 UNITS, EXAMPLES, GROUPS, WARMUPS = 32, 64, 8, 2

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from benchmarks._common import answer, arguments, paired, pin_threads, rounds, write_answers
 from benchmarks._networks import BATCH, LARGE, SMALL, HandResNet, Size
 from budgetnet.export.folding import fold
-from budgetnet.extract import extract
+from budgetnet.network.extract import extract
 
 BAR = 1.03
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from benchmarks._common import answer, arguments, paired, pin_threads, rounds, write_answers
 from benchmarks._networks import LARGE, SMALL, Sampled, Size, fabric_step, optimizer_of, prepare
-from budgetnet.plan import group_of_rows
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.executor.plan import group_of_rows
+from budgetnet.network.supernet import SuperNetwork
 
 BAR = 2.0
 WIDTH, GROUPS, SHARE, WARMUPS = 9, 8, 0.45, 1

@@ -25,9 +25,9 @@ from typing import Any
 from benchmarks._common import ROOT, pin_threads, write_result
 from benchmarks.latency_budgets import command
 from budgetnet import data
-from budgetnet.budget import parse_all
+from budgetnet.budgets.budget import parse_all
+from budgetnet.budgets.feasibility import Profile, profile
 from budgetnet.costs import units
-from budgetnet.feasibility import Profile, profile
 from budgetnet.spaces import build
 
 SMALL = ("resnet-fabric:width=2,channels=4", "embedded:size=14,limit=1280")

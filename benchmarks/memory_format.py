@@ -12,7 +12,7 @@ import torch
 
 from benchmarks._common import answer, arguments, paired, pin_threads, rounds, write_answers
 from benchmarks._networks import LARGE, SMALL, Size, fabric_step, optimizer_of
-from budgetnet.feeds import laid_out
+from budgetnet.data.feeds import laid_out
 
 
 def ratios(size: Size, repeats: int) -> list[float]:

@@ -14,12 +14,12 @@ import torch
 
 from benchmarks._common import Answer, answer, arguments, pin_threads, write_answers
 from benchmarks._networks import BATCH, LARGE, SMALL, Size, optimizer_of
-from budgetnet.budget import parse_all
-from budgetnet.feasibility import check, profile
-from budgetnet.policy import Policy, initial_logits
-from budgetnet.recipes import fast
-from budgetnet.sampling import EdgeDistribution
-from budgetnet.tasks import Task
+from budgetnet.budgets.budget import parse_all
+from budgetnet.budgets.feasibility import check, profile
+from budgetnet.network.distribution import EdgeDistribution
+from budgetnet.strategies.policy import Policy, initial_logits
+from budgetnet.strategies.recipes import fast
+from budgetnet.training.tasks import Task
 
 BAR = 0.05
 BUDGET = "steps(4)<=50%"

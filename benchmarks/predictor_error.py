@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from benchmarks._common import pin_threads, summarise, write_result
-from budgetnet.costs import timing
-from budgetnet.costs.latency import SETTLE, key_of, latency
-from budgetnet.costs.predictor import random_architectures
+from budgetnet.costs.latency import timing
+from budgetnet.costs.latency.cost import SETTLE, key_of, latency
+from budgetnet.costs.latency.predictor import random_architectures
 from budgetnet.spaces import build
 
 SPACES = {

@@ -33,7 +33,7 @@ from typing import Any
 
 from benchmarks._common import numbers, per_share, shares, summarise, write_result
 from benchmarks._opponents import Opponents, Table, add_protocol, interpolated, mean_points
-from budgetnet.recipes import choose
+from budgetnet.strategies.recipes import choose
 
 SHARES = {"resnet": (1.0, 0.6, 0.3), "neural": (0.3, 0.1), "fashion": (0.6, 0.3)}
 PARTS = ("hand", "random", "long", "scratch", "evolution", "local")

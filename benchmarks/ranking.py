@@ -26,17 +26,17 @@ from torch import Tensor
 
 from benchmarks._common import numbers, pin_threads, summarise, write_result
 from benchmarks._opponents import Opponents, Table, add_protocol
-from budgetnet.capacity import capacity_of
-from budgetnet.config import Config
+from budgetnet.budgets.feasibility import check, profile
 from budgetnet.errors import Interrupted
-from budgetnet.evaluation import evaluate, recalibrate
-from budgetnet.extract import extract
-from budgetnet.feasibility import check, profile
-from budgetnet.graph import Architecture, Graph
-from budgetnet.policy import initial_logits
-from budgetnet.race import Race
-from budgetnet.run import prepare
-from budgetnet.search import PHASES, Loop
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Architecture, Graph
+from budgetnet.runs.config import Config
+from budgetnet.runs.execute import prepare
+from budgetnet.strategies.capacity import capacity_of
+from budgetnet.strategies.loop import PHASES, Loop
+from budgetnet.strategies.policy import initial_logits
+from budgetnet.strategies.race import Race
+from budgetnet.training.evaluation import evaluate, recalibrate
 
 FLOOR = 0.5
 EPOCHS = 4

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._common import answer, arguments, paired, pin_threads, rounds, write_answers
-from budgetnet import checkpoint
-from budgetnet.config import Config
-from budgetnet.feasibility import check, profile
-from budgetnet.graph import Architecture
-from budgetnet.records import JsonLines
-from budgetnet.run import Job, prepare
-from budgetnet.search import Loop
+from budgetnet.budgets.feasibility import check, profile
+from budgetnet.network.graph import Architecture
+from budgetnet.records.records import JsonLines
+from budgetnet.runs.config import Config
+from budgetnet.runs.execute import Job, prepare
+from budgetnet.strategies.loop import Loop
+from budgetnet.training import checkpoint
 
 BAR = 1.03
 

@@ -19,15 +19,15 @@ from torch import Tensor, nn
 
 from benchmarks._common import Answer, answer, arguments, pin_threads, quartiles, write_answers
 from benchmarks._networks import LARGE, SHARES, SMALL, Sampled, Size, fabric_step, optimizer_of
-from budgetnet.budget import parse_all
-from budgetnet.config import Config
+from budgetnet.budgets.budget import parse_all
+from budgetnet.budgets.feasibility import check, profile
 from budgetnet.costs import AdditiveCost
 from budgetnet.costs.memory import allocated_peak
-from budgetnet.feasibility import check, profile
-from budgetnet.policy import initial_logits
-from budgetnet.recipes import fast
-from budgetnet.sampling import EdgeDistribution
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.distribution import EdgeDistribution
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.runs.config import Config
+from budgetnet.strategies.policy import initial_logits
+from budgetnet.strategies.recipes import fast
 
 BAR = 1.25
 GROUPS = 8

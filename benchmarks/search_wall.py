@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._common import answer, pin_threads, write_answers
-from budgetnet.config import Config
-from budgetnet.run import Job, Options, Result, execute, prepare
+from budgetnet.runs.config import Config
+from budgetnet.runs.execute import Job, Options, Result, execute, prepare
 
 BAR = 1.6
 

@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from benchmarks._common import RESULTS, add_data_root, numbers, summarise, write_result
 from budgetnet.data.label_maps import colour
-from budgetnet.pictures import EXAMPLES, picture_file
+from budgetnet.pictures.examples import EXAMPLES, picture_file
 
 SPACE = "neural-fabric:width=4,scales=7,filters=16,task=segmentation"
 DATA = "lfw-parts:size=64"

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from budgetnet.costs import bind
-from budgetnet.extract import extract
-from budgetnet.graph import Edge, Graph
-from budgetnet.sampling import EdgeDistribution
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.distribution import EdgeDistribution
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
 
 WIDTH, LAYERS = 16, 4
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from budgetnet.budget import Budget, parse_all
-from budgetnet.graph import Architecture
-from budgetnet.records import JsonLines, Record
-from budgetnet.sampling import EdgeDistribution
+from budgetnet.budgets.budget import Budget, parse_all
+from budgetnet.network.distribution import EdgeDistribution
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.records import JsonLines, Record
 from budgetnet.spaces import build
-from budgetnet.supernet import SuperNetwork
 
 SPACE = "resnet-fabric:width=2,channels=4"
 SHAPE, CLASSES = (3, 16, 16), 4

@@ -17,16 +17,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from budgetnet.budget import BudgetLike, parse_all
+from budgetnet.budgets.budget import BudgetLike, parse_all
+from budgetnet.budgets.feasibility import check, profile
 from budgetnet.cli import main
-from budgetnet.feasibility import check, profile
-from budgetnet.feeds import SplitFeed, make_feed
-from budgetnet.graph import Architecture, Edge, Graph
-from budgetnet.recipes import Recipe, fast
-from budgetnet.records import TIME_FIELDS, Record
-from budgetnet.search import Loop
-from budgetnet.supernet import SuperNetwork
-from budgetnet.tasks import Task
+from budgetnet.data.feeds import SplitFeed, make_feed
+from budgetnet.network.graph import Architecture, Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.records import TIME_FIELDS, Record
+from budgetnet.strategies.loop import Loop
+from budgetnet.strategies.recipes import Recipe, fast
+from budgetnet.training.tasks import Task
 
 INPUTS, CLASSES = 6, 3
 

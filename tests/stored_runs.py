@@ -11,11 +11,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 from budgetnet import data
-from budgetnet.budget import parse_all
-from budgetnet.certify import certify, file_checksums
-from budgetnet.extract import extract
+from budgetnet.budgets.budget import parse_all
+from budgetnet.budgets.certificate import certify, file_checksums
+from budgetnet.network.extract import extract
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.environment import environment
 from budgetnet.spaces import build
-from budgetnet.supernet import SuperNetwork
 
 SPACE = "resnet-fabric:width=1,channels=4"
 DATA = "embedded:size=8,limit=100"
@@ -44,7 +45,9 @@ def make_run(folder: Path, budgets: tuple[str, ...] = ("macs<=90%", "size<=1MB")
     save_file(model.state_dict(), folder / "weights.safetensors")
     (folder / "architecture.json").write_text(architecture.to_json(), encoding="utf-8")
     checksums = file_checksums([folder / "weights.safetensors"])
-    certificate = certify(net, architecture, parse_all(budgets, net), network=model, checksums=checksums)
+    certificate = certify(
+        net, architecture, parse_all(budgets, net), network=model, checksums=checksums, environment=environment()
+    )
     entries = [{**entry, "value": entry["measured"], "met": entry["holds"]} for entry in certificate["budgets"]]
     files = {
         "config.json": {"config": {"space": SPACE, "data": DATA, "budgets": budgets, "costs": []}},

@@ -17,7 +17,7 @@ from benchmarks.curve import compare
 from benchmarks.quality import difference, judged
 from benchmarks.ranking import spearman
 from budgetnet.costs import macs
-from budgetnet.graph import Architecture
+from budgetnet.network.graph import Architecture
 from budgetnet.spaces import build
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,13 @@ import budgetnet
 
 ROOT = Path(budgetnet.__file__).parent
 
-ORDER = """
-errors graph rows plan supernet naming spaces sampling estimators extract export costs budget feasibility data feeds
-tasks evaluation archive stopwatch records progress tracking environment checkpoint recipes policy capacity settle race
-choice search duration certify pictures pareto draw report config folders run sweep reproduce watch cli __main__ testing
-""".split()  # noqa: SIM905
-"""Top to bottom."""
+TABLE = re.compile(r"^\| `([\w]+)/?` \| ([^|]*)\|", re.M)
+ORDER = {
+    room: re.findall(r"`([\w]+)/?`", files)
+    for room, files in TABLE.findall((ROOT.parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+}
+"""The rooms from top to bottom, each with its files, as ARCHITECTURE.md has them."""
+ROOMS = list(ORDER)
 
 OPTIONAL = ("onnx", "onnxruntime", "onnxscript", "altair", "vl_convert", "tensorboard", "dask", "distributed", "pandas")
 
@@ -59,57 +61,98 @@ print(json.dumps({"changed": changed, "new": new}))
 """
 
 
-def row(path: Path) -> str:
-    """The row of a file: its module, or the package directly under budgetnet."""
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+Place = tuple[str, str]
+"""A room, and a file or folder in it; `` for the room itself."""
 
 
-def imported(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, row) of every import of budgetnet in a file, wherever it stands; `` is budgetnet itself."""
+def place(parts: Sequence[str]) -> Place:
+    """The place of a module by the parts of its name below budgetnet."""
+    room, file = (*parts, "", "")[:2]
+    return room, "" if file == "__init__" else file
+
+
+def own_place(path: Path) -> Place:
+    """The place of a file of the package."""
+    return place(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def imported(path: Path) -> Iterator[tuple[int, Place]]:
+    """(line, place) of every import of budgetnet in a file, wherever it stands."""
     for node in ast.walk(ast.parse(path.read_text())):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == "budgetnet":
-            names = [f"budgetnet.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            names = [node.module or "" if node.level == 0 else "budgetnet"]
-        for name in names:
-            package, _, rest = name.partition(".")
+            module = node.module or "" if node.level == 0 else "budgetnet"
+            names = [f"{module}.{alias.name}" if _is_module(module, alias.name) else module for alias in node.names]
+        for name in dict.fromkeys(names):
+            package, *rest = name.split(".")
             if package == "budgetnet":
-                yield node.lineno, rest.partition(".")[0]
+                yield node.lineno, place(rest)
 
 
-FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+def _is_module(package: str, name: str) -> bool:
+    """Whether an imported name is a module; what comes from budgetnet itself always counts as one."""
+    path = ROOT.parent.joinpath(*package.split("."), name)
+    return package == "budgetnet" or path.is_dir() or path.with_suffix(".py").is_file()
+
+
+FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem not in ("__init__", "__main__"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_imports_only_from_rows_above_it(path: Path) -> None:
-    own = row(path)
-    assert own in ORDER, f"{own} has no row: add it to ORDER in this test and to the table of ARCHITECTURE.md"
-    for line, target in imported(path):
+def test_a_module_imports_only_from_what_is_above_it(path: Path) -> None:
+    own_room, own_file = own_place(path)
+    assert own_room in ORDER, f"{own_room} is not in the table of ARCHITECTURE.md"
+    assert not own_file or own_file in ORDER[own_room], f"{own_room}/{own_file} is not in the table of ARCHITECTURE.md"
+    for line, (room, file) in imported(path):
         where = f"{path.relative_to(ROOT)}:{line}"
-        assert target in ORDER, (
-            f"{where} imports {target or 'the whole package'!r}: import from its modules by full name"
-        )
-        assert target == own or ORDER.index(target) < ORDER.index(own), (
-            f"{where}: {own} imports {target}, which is below it; data flows down, so move what both need further up"
-        )
+        assert room in ORDER, f"{where} imports {room or 'the whole package'!r}: import from its modules by full name"
+        if room != own_room:
+            assert ROOMS.index(room) < ROOMS.index(own_room), (
+                f"{where}: {own_room} imports {room}, which is below it; data flows down, so move what both need up"
+            )
+        elif own_file and file != own_file:
+            assert file, f"{where} imports its own room: import from the file that has it"
+            files = ORDER[room]
+            assert files.index(file) < files.index(own_file), f"{where}: {own_file} imports {file}, which is below it"
+
+
+def test_the_table_names_nothing_that_is_not_there() -> None:
+    for room, files in ORDER.items():
+        assert (ROOT / room).is_dir() or (ROOT / f"{room}.py").is_file(), room
+        for file in files:
+            assert (ROOT / room / file).is_dir() or (ROOT / room / f"{file}.py").is_file(), f"{room}/{file}"
+
+
+def test_the_top_of_the_package_is_short_and_no_room_hides_a_function() -> None:
+    assert len(ROOMS) <= 16
+    hidden = [room for room in ROOMS if callable(getattr(budgetnet, room, None))]
+    assert not hidden
 
 
 def test_nobody_imports_the_conformance_suites() -> None:
     for path in [*FILES, ROOT / "__init__.py"]:
-        assert row(path) == "testing" or all(target != "testing" for _, target in imported(path)), path
+        assert own_place(path)[0] == "testing" or all(room != "testing" for _, (room, _) in imported(path)), path
 
 
 def test_every_way_to_import_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "x.py"
     path.write_text(
-        "import budgetnet\nimport budgetnet.graph as g\nfrom budgetnet import plan\n"
-        "from budgetnet.costs.units import show\n"
-        "def f():\n    from budgetnet.cli import main\n    from . import y\n    import torch, budgetnet.run\n"
+        "import budgetnet\nimport budgetnet.network.graph as g\nfrom budgetnet import spaces\n"
+        "from budgetnet.costs.units import show\nfrom budgetnet.network import extract\n"
+        "def f():\n    from budgetnet.cli import main\n    from . import y\n    import torch, budgetnet.runs.config\n"
     )
-    assert sorted(target for _, target in imported(path)) == ["", "", "cli", "costs", "graph", "plan", "run"]
+    assert sorted(target for _, target in imported(path)) == [
+        ("", ""),
+        ("cli", ""),
+        ("costs", "units"),
+        ("network", "extract"),
+        ("network", "graph"),
+        ("runs", "config"),
+        ("spaces", ""),
+        ("y", ""),
+    ]
 
 
 def test_importing_the_package_changes_nothing_and_loads_nothing_optional() -> None:

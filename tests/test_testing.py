@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from budgetnet.costs import COSTS
 from budgetnet.data import IGNORE, Augmentation, DataSet, Split, load
-from budgetnet.graph import Architecture, Edge, Graph
+from budgetnet.network.graph import Architecture, Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import SPACES
-from budgetnet.supernet import SuperNetwork
 from budgetnet.testing import check_cost, check_dataset, check_space
-from tests.strategies import SMALL_SPACES, small_space
+from tests.random_graphs import SMALL_SPACES, small_space
 
 COST_ARGUMENTS = {"machines": "2"}
 """Values for parameters of registered costs that have no default."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 from budgetnet.cli import main as budgetnet
-from budgetnet.report import write_report
+from budgetnet.pictures.report import write_report
 
 FLAGS = (
     "--no-sandbox",

@@ -6,14 +6,14 @@ result.model, result.architecture, result.summary
 """
 
 from budgetnet import costs, data, spaces
-from budgetnet.budget import Budget
-from budgetnet.config import Config
+from budgetnet.budgets.budget import Budget
 from budgetnet.errors import UserError
-from budgetnet.extract import extract
-from budgetnet.graph import Architecture, Edge, Graph
-from budgetnet.run import Result, load, search
-from budgetnet.sampling import EdgeDistribution
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.distribution import EdgeDistribution
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Architecture, Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.runs.config import Config
+from budgetnet.runs.execute import Result, load, search
 
 __version__ = "0.1.0"
 

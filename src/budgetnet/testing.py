@@ -26,10 +26,10 @@ from torch import Tensor
 from budgetnet.costs import CostFactory, Meter, bind
 from budgetnet.data import IGNORE, Augmentation, DataSet, Split
 from budgetnet.errors import UserError
-from budgetnet.extract import extract
-from budgetnet.graph import Architecture, Graph
-from budgetnet.sampling import EdgeDistribution
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.distribution import EdgeDistribution
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Architecture, Graph
+from budgetnet.network.supernet import SuperNetwork
 
 SAMPLES = 8
 """Random architectures that a check tries besides the full and the named ones."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from budgetnet.costs import COSTS, macs, params, size, steps
-from budgetnet.graph import Architecture
+from budgetnet.network.graph import Architecture
 from budgetnet.spaces import SPACES, build
 from tests.small_runs import refused, run_cli
 

@@ -13,8 +13,8 @@ from torch import nn
 from budgetnet.costs import Meter, bind
 from budgetnet.costs.chance import bounding_rank, draws_needed, mean_bound, quantile_bound
 from budgetnet.errors import UserError
-from budgetnet.graph import Architecture, Edge, Graph
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.graph import Architecture, Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
 
 GRAPH = Graph([Edge("a", "x", "y"), Edge("b", "x", "y")])
 

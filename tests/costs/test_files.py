@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from budgetnet.budget import parse
-from budgetnet.certify import certify
+from budgetnet.budgets.budget import parse
+from budgetnet.budgets.certificate import certify
 from budgetnet.costs import bind
 from budgetnet.costs.files import COMPARED
-from budgetnet.costs.predictor import random_architectures
+from budgetnet.costs.latency.predictor import random_architectures
 from budgetnet.export import Description, export_network
-from budgetnet.extract import extract
-from tests.strategies import small_space
+from budgetnet.network.extract import extract
+from budgetnet.records.environment import environment
+from tests.random_graphs import small_space
 
 
 @pytest.mark.parametrize("name", ["resnet-fabric", "neural-fabric"])
@@ -39,7 +40,9 @@ def test_the_file_with_its_certificate_is_within_what_was_certified(tmp_path: Pa
     space = "resnet-fabric:width=3,channels=4"
     description = Description(space, architecture.to_json(), net.input_shape, labels)
     budgets = [parse(text, net) for text in ("file_size<=1MB", "size<=1MB", "macs<=100M", "steps(2)<=100")]
-    certificate = certify(net, architecture, budgets, network=network, description=description)
+    certificate = certify(
+        net, architecture, budgets, network=network, description=description, environment=environment()
+    )
     sealed = Description(space, architecture.to_json(), net.input_shape, labels, certificate=certificate)
     done = export_network(network, tmp_path / "a.onnx", "onnx", sealed, torch.rand(4, *net.input_shape))
     size = done.path.stat().st_size

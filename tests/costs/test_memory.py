@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 from budgetnet.costs import bind
-from budgetnet.costs.cache import Measurable
+from budgetnet.costs.base import Measurable
+from budgetnet.costs.latency.predictor import random_architectures
 from budgetnet.costs.memory import Call, Footprint, peak, peak_memory, run_peak, state_bytes
-from budgetnet.costs.predictor import random_architectures
 from budgetnet.errors import UserError
-from budgetnet.extract import extract
-from budgetnet.graph import Edge, Graph
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import resnet_fabric
-from budgetnet.supernet import SuperNetwork
-from tests.strategies import examples, small_space
+from tests.random_graphs import examples, small_space
 
 
 def brute_force(calls: list[Call]) -> int:

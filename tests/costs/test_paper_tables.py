@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from budgetnet.costs import macs, params, steps
-from budgetnet.graph import Architecture
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import neural_fabric, resnet_fabric
-from budgetnet.supernet import SuperNetwork
 
 # depth: FLOPs and parameters (millions) on CIFAR-10, FLOPs (millions) on CIFAR-100, operations at n = 1, 2, 4
 RESNETS = {

@@ -13,9 +13,9 @@ from torch import nn
 from budgetnet.costs import bind, traffic
 from budgetnet.costs.traffic import place
 from budgetnet.errors import UserError
-from budgetnet.graph import Architecture, Edge, Graph
-from budgetnet.supernet import SuperNetwork
-from tests.strategies import small_space
+from budgetnet.network.graph import Architecture, Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
+from tests.random_graphs import small_space
 
 GRAPH = Graph(
     [Edge("ab", "a", "b"), Edge("ac", "a", "c"), Edge("bc", "b", "c"), Edge("bd", "b", "d"), Edge("cd", "c", "d")]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from budgetnet.costs.units import parse, scales, show
 from budgetnet.errors import UserError
-from tests.strategies import examples
+from tests.random_graphs import examples
 
 UNITS = ("macs", "params", "steps", "", "B", "s", "J")
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from budgetnet.spaces import neural_fabric
-from tests.strategies import inputs
+from tests.random_graphs import inputs
 
 
 def expected_edges(width: int, scales: int, task: str) -> list[tuple[str, str]]:

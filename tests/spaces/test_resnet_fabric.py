@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from budgetnet.errors import UserError
 from budgetnet.spaces import resnet_fabric
-from tests.strategies import inputs, randomise
+from tests.random_graphs import inputs, randomise
 
 
 def state(group: int, block: int, width: int) -> str:

@@ -8,15 +8,15 @@ import pytest
 from torch import nn
 
 from budgetnet.errors import UserError
-from budgetnet.graph import Edge, Graph
+from budgetnet.network.graph import Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import SPACES, build
-from budgetnet.supernet import SuperNetwork
-from tests.strategies import small_space
+from tests.random_graphs import small_space
 
 OWN = """
 from torch import nn
-from budgetnet.graph import Edge, Graph
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.graph import Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
 
 def build(depth: int = 2, classes: int = 3):
     edges = [Edge(f"e{i}", f"n{i}", f"n{i + 1}") for i in range(depth)]

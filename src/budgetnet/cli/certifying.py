@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from budgetnet import data
-from budgetnet.budget import depends_on_batch, parse_all
-from budgetnet.certify import certify as measure
-from budgetnet.certify import show
+from budgetnet.budgets.budget import depends_on_batch, parse_all
+from budgetnet.budgets.certificate import certify as measure
+from budgetnet.budgets.certificate import show
 from budgetnet.cli.options import plain_table, print_json, print_table
+from budgetnet.data.feeds import SplitFeed
 from budgetnet.data.images import read_image
 from budgetnet.data.label_maps import label_map_png
 from budgetnet.data.resize import area
@@ -25,8 +26,8 @@ from budgetnet.export import FORMATS, Description, Model, export_network, open_m
 from budgetnet.export.files import write as write_file
 from budgetnet.export.formats import need
 from budgetnet.export.stored import Stored, open_stored, without_own_checksum
-from budgetnet.feeds import SplitFeed
-from budgetnet.search import EVIDENCE_BATCHES
+from budgetnet.records.environment import environment
+from budgetnet.strategies.loop import EVIDENCE_BATCHES
 
 COMPARED_IMAGES = 256
 COMPARED_VALUES = 2**23
@@ -61,6 +62,7 @@ def certify(run_or_model: Path, budgets: tuple[str, ...], data_root: str | None,
         description=stored.description,
         onnx=stored.onnx,
         batches=batches,
+        environment=environment(),
         checksums=stored.checksums,
     )
     if as_json:

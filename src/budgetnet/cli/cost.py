@@ -10,12 +10,12 @@ import click
 
 from budgetnet.cli.options import input_shape, plain_table, print_json, print_table, whole_numbers
 from budgetnet.costs import COSTS, macs, params, size, steps, units
-from budgetnet.costs.additive import ACCOUNTINGS
-from budgetnet.costs.schedule import ALLOCATIONS
-from budgetnet.graph import Architecture
+from budgetnet.costs.counts import ACCOUNTINGS
+from budgetnet.costs.steps import ALLOCATIONS
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import SPACES, build
 from budgetnet.spaces.named import find_architecture
-from budgetnet.supernet import SuperNetwork
 
 
 @click.command()

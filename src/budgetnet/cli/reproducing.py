@@ -13,10 +13,9 @@ import click
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.cli.searching import Stop, minutes
 from budgetnet.cli.sweeping import check_engine, engine_options, open_engine
-from budgetnet.config import Config
 from budgetnet.errors import UserError
-from budgetnet.folders import RunFolder
-from budgetnet.progress import working
+from budgetnet.records.console import working
+from budgetnet.records.folder import RunFolder
 from budgetnet.reproduce import (
     REPRODUCTIONS,
     RUNS,
@@ -27,8 +26,9 @@ from budgetnet.reproduce import (
     plan_of,
     write_outcome,
 )
-from budgetnet.sweep import Plan, Swept, check_folder, run_sweep
-from budgetnet.sweep.display import Display
+from budgetnet.runs.config import Config
+from budgetnet.runs.sweep import Plan, Swept, check_folder, run_sweep
+from budgetnet.runs.sweep.display import Display
 
 
 @click.command()

@@ -10,8 +10,9 @@ import click
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.cli.searching import print_summary
 from budgetnet.errors import UserError
-from budgetnet.folders import RunFolder
-from budgetnet.records import read
+from budgetnet.records.folder import RunFolder
+from budgetnet.records.records import read
+from budgetnet.runs.config import of_run
 
 
 @click.command()
@@ -40,7 +41,7 @@ def runs(folder: Path, as_json: bool) -> None:
 
 
 def _row(run: RunFolder) -> dict[str, Any]:
-    config = run.config()
+    config = of_run(run)
     summary = run.read_json("summary.json") if run.finished else {}
     return {
         "run": str(run.path),

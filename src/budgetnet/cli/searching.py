@@ -10,17 +10,17 @@ from typing import Any
 
 import click
 
-from budgetnet.certify import show as show_certificate
+from budgetnet.budgets.certificate import show as show_certificate
+from budgetnet.budgets.feasibility import Profile, check, expected, profile
 from budgetnet.cli.options import plain_table, print_json, print_table
-from budgetnet.config import DEVICES, Config, duration, from_mapping, from_toml
 from budgetnet.costs.units import show
 from budgetnet.errors import Interrupted, UserError
-from budgetnet.feasibility import Profile, check, expected, profile
-from budgetnet.folders import RunFolder, new_folder
-from budgetnet.progress import working
-from budgetnet.run import Job, Options, Result, estimated_seconds, execute, prepare, start_of
-from budgetnet.stopwatch import OFF, Stopwatch
-from budgetnet.tracking import TensorBoard
+from budgetnet.records.console import working
+from budgetnet.records.folder import RunFolder, new_folder
+from budgetnet.records.sinks import TensorBoard
+from budgetnet.records.stopwatch import OFF, Stopwatch
+from budgetnet.runs.config import DEVICES, Config, duration, from_mapping, from_toml, of_run
+from budgetnet.runs.execute import Job, Options, Result, estimated_seconds, execute, prepare, start_of
 
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -167,7 +167,7 @@ def _configuration(options: dict[str, Any], file: Path | None, resumed: RunFolde
         given["budgets"] = ()
     if resumed is None:
         return from_mapping({**(from_toml(file) if file else {}), **given}, str(file or "the command line"))
-    config = resumed.config()
+    config = of_run(resumed)
     changeable = ("max_time", "threads", "data_root")
     for name, value in given.items():
         before = getattr(config, name)

@@ -8,17 +8,17 @@ import click
 
 from budgetnet.cli.options import input_shape
 from budgetnet.costs import bind
-from budgetnet.draw import THEMES, Picture, save
-from budgetnet.draw.output import refuse_overwriting
 from budgetnet.errors import UserError
-from budgetnet.graph import Architecture
-from budgetnet.report.folder import RunFiles, find_runs, is_run, read_run
-from budgetnet.report.limits import limits, meters
-from budgetnet.report.networks import Networks
-from budgetnet.report.series import timeline
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.pictures.draw import THEMES, Picture, save
+from budgetnet.pictures.draw.output import refuse_overwriting
+from budgetnet.pictures.report.folder import RunFiles, find_runs, is_run, read_run
+from budgetnet.pictures.report.limits import limits, meters
+from budgetnet.pictures.report.networks import Networks
+from budgetnet.pictures.report.series import timeline
 from budgetnet.spaces import build
 from budgetnet.spaces.named import find_architecture
-from budgetnet.supernet import SuperNetwork
 
 FORCE = click.option("--force", is_flag=True, help="Replace the file if it exists.")
 SPACE = click.option(
@@ -139,7 +139,7 @@ def report(runs: tuple[Path, ...], out: Path | None, space: str | None, force: b
 
     A run that was killed, or is still going on, gets a report that says so.
     """
-    from budgetnet.report.page import write_report
+    from budgetnet.pictures.report.page import write_report
 
     out = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     click.echo(write_report(find_runs(runs), out, force, space=space))
@@ -156,7 +156,7 @@ def watch(runs: tuple[Path, ...], port: int, space: str | None) -> None:
     budgetnet watch runs/a
     budgetnet watch runs                                  every run in a folder, new ones too
     """
-    from budgetnet.watch import ADDRESS, serve
+    from budgetnet.pictures.watch import ADDRESS, serve
 
     server = serve(runs, port, space)
     try:

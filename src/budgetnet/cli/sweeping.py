@@ -13,15 +13,25 @@ import click
 
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.cli.searching import Stop, minutes
-from budgetnet.config import DEVICES, from_toml
 from budgetnet.costs.units import show
 from budgetnet.errors import UserError
-from budgetnet.folders import RunFolder
-from budgetnet.progress import working
-from budgetnet.sweep import DaskEngine, Engine, Plan, Swept, check_folder, estimates, local_engine, make_plan, run_sweep
-from budgetnet.sweep.display import Display
-from budgetnet.sweep.plan import AXES
-from budgetnet.sweep.table import Row
+from budgetnet.records.console import working
+from budgetnet.records.folder import RunFolder
+from budgetnet.runs.config import DEVICES, from_toml
+from budgetnet.runs.sweep import (
+    DaskEngine,
+    Engine,
+    Plan,
+    Swept,
+    check_folder,
+    estimates,
+    local_engine,
+    make_plan,
+    run_sweep,
+)
+from budgetnet.runs.sweep.display import Display
+from budgetnet.runs.sweep.plan import AXES
+from budgetnet.runs.sweep.table import Row
 
 ENGINES = ("local", "dask")
 

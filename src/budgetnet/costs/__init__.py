@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from budgetnet.costs.additive import AdditiveCost, macs, params, size
-from budgetnet.costs.cache import Meter
+from budgetnet.costs.base import Meter
+from budgetnet.costs.counts import AdditiveCost, macs, params, size
 from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.files import file_size
-from budgetnet.costs.latency import latency, latency_p95
+from budgetnet.costs.latency.cost import latency, latency_p95
 from budgetnet.costs.memory import peak_memory
-from budgetnet.costs.schedule import Steps, steps
+from budgetnet.costs.steps import Steps, steps
 from budgetnet.costs.traffic import traffic
 from budgetnet.errors import UserError
 from budgetnet.naming import convert, load_object
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.supernet import SuperNetwork
 
 __all__ = [
     "COSTS",

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from torch import fx
 
 from budgetnet.costs.evidence import Evidence
-from budgetnet.graph import Architecture
+from budgetnet.network.graph import Architecture
 
 
 @dataclass(frozen=True, eq=False)

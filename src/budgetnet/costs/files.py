@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from budgetnet.costs.additive import AdditiveCost
+from budgetnet.costs.counts import AdditiveCost
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
-from budgetnet.costs.predictor import error
+from budgetnet.costs.latency.predictor import error
 from budgetnet.export.folding import fold
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import Pieces
-from budgetnet.extract import extract
-from budgetnet.graph import Architecture
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
 
 CERTIFICATE = 6144
 """Bytes set aside for the certificate inside the file, which is made after its size was judged."""

@@ -21,12 +21,12 @@ from torch.profiler import ProfilerActivity, profile
 
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
-from budgetnet.costs.timing import torch_threads
+from budgetnet.costs.latency.timing import torch_threads
 from budgetnet.errors import UserError
 from budgetnet.export.pieces import signature
-from budgetnet.extract import extract, in_place
-from budgetnet.graph import Architecture
-from budgetnet.supernet import SuperNetwork, rewritable
+from budgetnet.network.extract import extract, in_place
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork, rewritable
 
 COMPARED = 2
 """Networks that a refresh runs for real."""

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from budgetnet.errors import UserError
-from budgetnet.graph import Architecture, Graph
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.graph import Architecture, Graph
+from budgetnet.network.supernet import SuperNetwork
 
 DEVICE, CLOUD = "device", "cloud"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -16,6 +17,9 @@ from budgetnet.errors import UserError
 CHECKSUM = "budgetnet.checksum"
 UNSEALED = "0" * 64
 """Stands where the checksum will be while it is computed."""
+
+TEMPORARY = ".writing-"
+"""The beginning of the name of a file that is not whole yet."""
 
 _SEAL = re.compile(re.escape(CHECKSUM.encode()) + rb"[^0-9a-f]{1,5}([0-9a-f]{64})")
 
@@ -83,6 +87,27 @@ def write(path: Path, data: bytes, *, force: bool = False) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """A file that is there whole or not at all, whatever happens meanwhile."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
+        raise UserError(
+            f"{path} could not be written ({reason}); what was saved before is whole: make room there and resume"
+        ) from error
 
 
 def certificate_beside(path: Path) -> Mapping[str, Any] | None:

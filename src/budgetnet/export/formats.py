@@ -17,8 +17,8 @@ from budgetnet.export.folding import fold
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import need_onnx, quiet
 from budgetnet.export.reasons import reason
-from budgetnet.extract import extract
-from budgetnet.graph import Architecture
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Architecture
 from budgetnet.spaces import build
 
 Runner = Callable[[Tensor], Tensor]

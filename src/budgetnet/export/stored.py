@@ -12,13 +12,13 @@ from safetensors.torch import load
 from torch import fx
 
 from budgetnet.errors import UserError
-from budgetnet.export import open_model
 from budgetnet.export.description import Description
 from budgetnet.export.files import read, read_json, sha256
-from budgetnet.extract import extract
-from budgetnet.graph import Architecture
+from budgetnet.export.models import open_model
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import build
-from budgetnet.supernet import SuperNetwork
 
 OWN = "own"
 """The space of a run on a user's own network, which only they can build."""

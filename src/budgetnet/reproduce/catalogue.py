@@ -10,7 +10,7 @@ from budgetnet.errors import UserError
 from budgetnet.reproduce import published
 from budgetnet.reproduce.published import PublishedTable
 from budgetnet.reproduce.settings import Setting, setting
-from budgetnet.sweep import Plan, make_plan
+from budgetnet.runs.sweep import Plan, make_plan
 
 FULL_RESNETS = (20, 32, 44, 56, 110)
 SMALL_RESNETS = (8, 14, 20, 26, 32, 44, 56, 110)

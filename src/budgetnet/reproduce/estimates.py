@@ -7,14 +7,14 @@ from functools import cache
 
 import torch
 
-from budgetnet.config import Config
-from budgetnet.feeds import make_feed
-from budgetnet.recipes import fast, fixed
+from budgetnet.data.feeds import make_feed
 from budgetnet.reproduce.settings import Setting, cost_of
-from budgetnet.run import Job, choose_device, estimated_seconds
+from budgetnet.runs.config import Config
+from budgetnet.runs.execute import Job, choose_device, estimated_seconds
+from budgetnet.runs.sweep import Plan
 from budgetnet.spaces import build
-from budgetnet.sweep import Plan
-from budgetnet.tasks import Task
+from budgetnet.strategies.recipes import fast, fixed
+from budgetnet.training.tasks import Task
 
 PROBES = {"resnet-fabric": "ResNet-20", "neural-fabric": "CNF W=2"}
 """The network that stands for its space: small enough to be timed at once, even in the paper's setting."""

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from budgetnet.checkpoint import write_atomically
 from budgetnet.costs import bind
-from budgetnet.draw import Picture, save
 from budgetnet.errors import UserError
-from budgetnet.graph import Architecture
-from budgetnet.report.charts import altair, lines, static
-from budgetnet.report.folder import read_run
-from budgetnet.report.networks import Networks
-from budgetnet.report.series import timeline
+from budgetnet.export.files import write_atomically
+from budgetnet.network.graph import Architecture
+from budgetnet.pictures.draw import Picture, save
+from budgetnet.pictures.report.charts import altair, lines, static
+from budgetnet.pictures.report.folder import read_run
+from budgetnet.pictures.report.networks import Networks
+from budgetnet.pictures.report.series import timeline
 from budgetnet.reproduce.table import Comparison, kind
 
 MOMENTS = 10

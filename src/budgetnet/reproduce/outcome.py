@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from budgetnet.checkpoint import write_atomically
-from budgetnet.environment import machine, versions
 from budgetnet.errors import UserError
-from budgetnet.folders import RunFolder
+from budgetnet.export.files import write_atomically
+from budgetnet.records.environment import environment
+from budgetnet.records.folder import RunFolder
 from budgetnet.reproduce.catalogue import Reproduction
 from budgetnet.reproduce.figures import draw_dynamics, draw_found, draw_plane, dynamics_of, dynamics_table
 from budgetnet.reproduce.table import Comparison, as_json, as_markdown, compare, selected
-from budgetnet.sweep import Plan
-from budgetnet.sweep.engine import FINISHED
-from budgetnet.sweep.table import Row, rows
+from budgetnet.runs.sweep import Plan
+from budgetnet.runs.sweep.engine import FINISHED
+from budgetnet.runs.sweep.table import Row, rows
 
 RUNS = "runs"
 """The sweep, in the folder of the reproduction."""
@@ -67,7 +67,7 @@ def _machines(cost: str) -> str:
 def _about(entry: Reproduction, scale: str, table: Sequence[Row]) -> dict[str, Any]:
     finished = sum(row["state"] == FINISHED for row in table)
     about = {"name": entry.name, "about": entry.about, "scale": scale, "runs": len(table), "finished": finished}
-    return {**about, "machine": machine(), "versions": versions()}
+    return {**about, **environment()}
 
 
 def _head(entry: Reproduction, scale: str, plan: Plan, finished: int) -> str:

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from budgetnet.costs import Meter, bind
 from budgetnet.errors import UserError
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import build
 from budgetnet.spaces.named import find_architecture
-from budgetnet.supernet import SuperNetwork
 
 SCALES = ("reduced", "full")
 KEPT = 128

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from budgetnet.pareto import front
+from budgetnet.pictures.pareto import front
 from budgetnet.reproduce.published import PublishedRow, PublishedTable
 from budgetnet.reproduce.settings import Setting
-from budgetnet.sweep.engine import FINISHED
-from budgetnet.sweep.table import Row
+from budgetnet.runs.sweep.engine import FINISHED
+from budgetnet.runs.sweep.table import Row
 
 
 @dataclass(frozen=True)

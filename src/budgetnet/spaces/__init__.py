@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from budgetnet.errors import UserError
 from budgetnet.naming import keyword_arguments, load_object, split_name
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces.neural_fabric import neural_fabric
 from budgetnet.spaces.resnet_fabric import resnet_fabric
-from budgetnet.supernet import SuperNetwork
 
 __all__ = ["SPACES", "build", "neural_fabric", "resnet_fabric"]
 

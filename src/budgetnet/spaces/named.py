@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from budgetnet.errors import UserError
-from budgetnet.graph import Architecture
-from budgetnet.supernet import SuperNetwork
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
 
 
 def find_architecture(net: SuperNetwork, text: str) -> Architecture:

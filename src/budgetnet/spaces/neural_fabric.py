@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from budgetnet.errors import UserError
-from budgetnet.graph import Edge, Graph
+from budgetnet.network.graph import Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import blocks
-from budgetnet.supernet import SuperNetwork
 
 TASKS = ("classification", "segmentation")
 Place = tuple[int, int]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from budgetnet.graph import Architecture, Edge, Graph
+from budgetnet.network.graph import Architecture, Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import blocks
-from budgetnet.supernet import SuperNetwork
 
 
 def resnet_fabric(

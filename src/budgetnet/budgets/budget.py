@@ -1,0 +1,197 @@
+"""Budgets: a cost and its maximum, as people write them; the penalty and the multiplier that enforce them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from budgetnet.costs import CostFactory, Evidence, Meter, bind, units
+from budgetnet.errors import UserError
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
+
+BudgetLike = str | tuple[str | CostFactory, float]
+"""`"macs<=40.9M"`, or a cost (its text, or a function of the super network) and a maximum in its base unit."""
+
+FEW_DRAWS = 16
+TIGHTER = 0.99
+"""Of what is needed, when a budget is lowered."""
+
+_GRAMMAR = re.compile(r"\s*(.+?)\s*(?:<=|≤)\s*(.+?)\s*")
+
+
+@dataclass(frozen=True, eq=False)
+class Budget:
+    """At most `maximum` (in the cost's base unit). `text` is the budget as it was written."""
+
+    text: str
+    meter: Meter
+    maximum: float
+
+    @property
+    def name(self) -> str:
+        """The cost's text, by which records and summaries call it."""
+        return self.meter.name
+
+    def violation(self, costs: Tensor, maximum: float | None = None) -> Tensor:
+        """C / C_max − 1: how far costs are over the budget (or an annealed one), without a unit."""
+        return costs / (self.maximum if maximum is None else maximum) - 1
+
+    def admits(self, costs: Tensor) -> Tensor:
+        """Which costs are within the budget."""
+        return costs <= self.maximum
+
+    def holds(self, evidence: Evidence) -> bool:
+        """Whether the evidence's upper bound is within the budget."""
+        return evidence.upper_bound <= self.maximum
+
+    def show(self, value: float | None = None) -> str:
+        """A value of this cost (the maximum if none is given) for people."""
+        return units.show(self.maximum if value is None else value, self.meter.unit)
+
+
+def parse(budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None = None, example: Any = None) -> Budget:
+    """`NAME[(arguments)]<=VALUE[unit | %]`; a share is of the full network.
+
+    `costs` maps short names to `package.module:name`; `example` is a batch for costs that depend on the input.
+    """
+    if isinstance(budget, tuple):
+        return _from_pair(budget, net, example)
+    name, value = _parts(budget)
+    meter = _meter(name, net, costs)
+    meter.example = example
+    maximum = _share(value) * meter.full if value.endswith("%") else units.parse(value, meter.unit)
+    return _checked(Budget(budget.strip(), meter, maximum))
+
+
+def depends_on_batch(budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None = None) -> bool:
+    """Whether the cost of a budget needs a batch of data to be evaluated."""
+    if isinstance(budget, tuple):
+        return bind(budget[0], net).takes_batch
+    return _meter(_parts(budget)[0], net, costs).takes_batch
+
+
+def _parts(budget: str) -> tuple[str, str]:
+    match = _GRAMMAR.fullmatch(budget) if isinstance(budget, str) else None
+    if match is None:
+        raise UserError(f'{budget!r} is not a budget; write a cost, <= and a maximum, such as "macs<=40.9M"')
+    return match[1], match[2]
+
+
+def _meter(name: str, net: SuperNetwork, costs: Mapping[str, str] | None) -> Meter:
+    short = name.partition("(")[0].strip()
+    return bind((costs or {}).get(short, short) + name[len(short) :], net)
+
+
+def parse_all(
+    budgets: Iterable[BudgetLike], net: SuperNetwork, costs: Mapping[str, str] | None = None, example: Any = None
+) -> list[Budget]:
+    """Several budgets; two for one cost are refused, since the looser one says nothing."""
+    parsed: dict[str, Budget] = {}
+    for budget in (parse(text, net, costs, example) for text in budgets):
+        if budget.name in parsed:
+            raise UserError(
+                f"{parsed[budget.name].text!r} and {budget.text!r} limit the same cost; keep the smaller one"
+            )
+        parsed[budget.name] = budget
+    return list(parsed.values())
+
+
+def _from_pair(budget: tuple[str | CostFactory, float], net: SuperNetwork, example: Any) -> Budget:
+    meter = bind(budget[0], net)
+    meter.example = example
+    try:
+        maximum = float(budget[1])
+    except (TypeError, ValueError):
+        raise UserError(f"the maximum of {meter.name} is {budget[1]!r}; give a number in its base unit") from None
+    return _checked(Budget(f"{meter.name}<={units.show(maximum, meter.unit)}", meter, maximum))
+
+
+def _checked(budget: Budget) -> Budget:
+    if not budget.maximum > 0 or not math.isfinite(budget.maximum):
+        raise UserError(f"the budget {budget.text!r} is {budget.show()}; a maximum must be finite and above zero")
+    return budget
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text.removesuffix("%")) / 100
+    except ValueError:
+        raise UserError(
+            f"{text!r} is not a share of the full network; write a number before the %, such as 60%"
+        ) from None
+
+
+def penalty(
+    budgets: Sequence[Budget], costs: Sequence[Tensor], weights: Sequence[float], maxima: Sequence[float]
+) -> Tensor:
+    """Σ_b λ_b · max(0, C_b / C_b,max − 1) for each architecture (equation 4, costs divided by their budget)."""
+    terms = [
+        weight * budget.violation(cost, maximum).clamp_min(0)
+        for budget, cost, weight, maximum in zip(budgets, costs, weights, maxima, strict=True)
+    ]
+    return torch.stack(terms).sum(0)
+
+
+def within_all(budgets: Sequence[Budget], gates: Tensor, batch: Any = None) -> Tensor:
+    """Which rows of gates connect and are within every budget, as far as `evaluate` knows."""
+    if not budgets:
+        raise UserError('no budget was given; write at least one, such as "macs<=60%"')
+    graph = budgets[0].meter.graph
+    inside = graph.live(gates).any(1)
+    for budget in budgets:
+        inside &= budget.admits(_likely_cost(budget.meter, gates, batch))
+    return inside
+
+
+def _likely_cost(meter: Meter, gates: Tensor, batch: Any) -> Tensor:
+    """The cost as `evaluate` knows it; of a random one the mean of a few draws and twice its standard error."""
+    if not meter.stochastic:
+        return meter.evaluate(gates, batch)
+    draws = torch.stack([meter.evaluate(gates, batch) for _ in range(FEW_DRAWS)])
+    return draws.mean(0) + 2 * draws.std(0) / math.sqrt(FEW_DRAWS)
+
+
+def proven_within(budgets: Sequence[Budget], architecture: Architecture, batches: Sequence[Any] = ()) -> bool:
+    """Whether an architecture holds every budget by evidence, with room for worse evidence the next time."""
+    return all(budget.meter.evidence_on(architecture, batches).cautious <= budget.maximum for budget in budgets)
+
+
+def tightened(budgets: Sequence[Budget], architecture: Architecture, batches: Sequence[Any] = ()) -> list[Budget]:
+    """The budgets lowered by as much as this architecture's evidence is worse than what `evaluate` thinks of it."""
+    return [_tightened(budget, architecture, batches) for budget in budgets]
+
+
+def _tightened(budget: Budget, architecture: Architecture, batches: Sequence[Any]) -> Budget:
+    found = budget.meter.evidence_on(architecture, batches).cautious
+    if found <= budget.maximum:
+        return budget
+    thought = float(_likely_cost(budget.meter, architecture.gates()[None], None)[0])
+    return replace(budget, maximum=TIGHTER * budget.maximum * thought / found)
+
+
+@dataclass
+class Multiplier:
+    """λ ≥ 0 driven by the observed violation: the νPI controller (Sohrabi et al., ICML 2024) in recursive form.
+
+    λ ← max(0, λ + κ_i·e + κ_p·(ξ − ξ_before)), where ξ is an exponential average of the violation e.
+    """
+
+    value: float
+    integral: float = 0.05
+    proportional: float = 1.0
+    smoothing: float = 0.9
+    average: float | None = None
+
+    def update(self, violation: float) -> None:
+        """One observation of C / C_max − 1; bounded, so that one wild sample cannot run away with λ."""
+        error = max(-1.0, min(1.0, violation))
+        before = error if self.average is None else self.average
+        self.average = self.smoothing * before + (1 - self.smoothing) * error
+        self.value = max(0.0, self.value + self.integral * error + self.proportional * (self.average - before))

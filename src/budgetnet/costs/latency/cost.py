@@ -1,0 +1,282 @@
+"""`latency` and `latency_p95`: seconds of the network that is handed over, at a batch size, thread count and runtime.
+
+`latency` is the median of the paired ratios to a fixed reference network times the reference's quiet time. A budget
+holds when the upper end of the 95 % bootstrap interval is within it. While searching, a predictor stands in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx
+
+from budgetnet.costs.deliverable import Deliverable
+from budgetnet.costs.evidence import Evidence
+from budgetnet.costs.latency import predictor, runtimes, timing
+from budgetnet.costs.latency.timing import Series
+from budgetnet.export.pieces import Pieces
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long one measurement takes, and in how many fresh rounds."""
+
+    seconds: float
+    rounds: int
+
+
+FIT = Effort(0.2, 2)
+SETTLE = Effort(0.8, 4)
+CERTIFY = Effort(2.0, 6)
+PATIENCE = 20.0
+"""Seconds that a certificate waits for a quiet machine before it says that a budget does not hold."""
+HOPELESS = 3.0
+"""Times the budget from which waiting will not help."""
+
+SAMPLES = {"onnx": 24, "eager": 24, "compile": 6}
+"""Networks measured for the first fit; each has to be compiled for `torch.compile`, which takes many seconds."""
+FRESH = {"onnx": 3, "eager": 3, "compile": 1}
+"""Networks measured at each refresh."""
+CONTROLS = 5
+"""Times that one network is measured among the others, to see how far measurements of the same thing differ."""
+HEADROOM = (0.03, 0.25)
+"""The least and the most that a chosen network stays below its budget, so that a later measurement holds too."""
+TOLERATED = 0.05
+"""The predictor's error on fresh networks above which it is fitted again."""
+WORST_ERROR = 0.15
+"""The most of its own error that a prediction is raised by."""
+
+
+class Latency:
+    """Predicts for gates, measures architectures, and certifies networks. All that it learnt is in `state()`."""
+
+    def __init__(self, net: SuperNetwork, batch: int, threads: int, runtime: str, tail: bool) -> None:
+        runtimes.check(runtime, batch, threads)
+        self.net = net
+        self.batch, self.threads, self.runtime, self.tail = batch, threads, runtime, tail
+        self._pieces = Pieces()
+        self._ratios: dict[str, float] = {}
+        self._evidence: dict[str, Evidence] = {}
+        self._coefficients: Array | None = None
+        self._scale = 0.0
+        self._headroom = 0.0
+        self._error = 0.0
+
+    def __call__(self, architecture: Architecture) -> float:
+        """The predicted seconds of one architecture."""
+        return float(self.predict(architecture.live().gates()[None])[0])
+
+    def predict(self, live: Tensor) -> Array:
+        """The predicted seconds of each row of live gates."""
+        seconds: Array = self._features(live) @ self._fitted() * self._scale
+        return seconds
+
+    def evaluate(self, live: Tensor) -> Tensor:
+        """What `measure` is expected to bound each row's seconds by: the prediction, its error and the headroom on top.
+
+        So a network that fills a budget by this number will in all likelihood hold it when it is measured.
+        """
+        predicted = self.predict(live)
+        return torch.from_numpy(predicted * (1 + self._headroom + self._error))
+
+    def smallest(self) -> Architecture:
+        """The connected architecture with the least predicted latency: a single path."""
+        graph = self.net.graph
+        path = graph.shortest_path(self._features.path_weights(self._fitted()))
+        return Architecture(graph, frozenset(graph.edges[i].name for i in path))
+
+    def measure(self, architecture: Architecture) -> Evidence:
+        """Measures the extracted network, once; the bound has room for the spread between measurements."""
+        self._fitted()
+        key = key_of(architecture)
+        if key not in self._evidence:
+            series = self.series(architecture, SETTLE)
+            self._ratios[key] = float(timing.ratio(series))
+            self._evidence[key] = self._on_a_quiet_machine(series)
+        found = self._evidence[key]
+        cautious = max(found.upper_bound, found.value * (1 + self._headroom))
+        return replace(found, how={**found.how, "headroom": self._headroom}, cautious=cautious)
+
+    def refresh(self, live: Tensor) -> Mapping[str, float]:
+        """Measures a few of these networks; fits again, with them, if the prediction was too far off."""
+        sampled = {key_of(a): a for a in map(self.net.graph.architecture, live[live.any(1)])}
+        fresh = [a for key, a in sampled.items() if key not in self._ratios][: FRESH[self.runtime]]
+        if not fresh:
+            return {}
+        predicted = self._features(torch.stack([a.gates() for a in fresh])) @ self._fitted()
+        measured = np.array([float(timing.ratio(self.series(a, FIT))) for a in fresh])
+        self._ratios.update(zip(map(key_of, fresh), measured.tolist(), strict=True))
+        error = predictor.error(predicted, measured)
+        self._error = min((self._error + error) / 2, WORST_ERROR)
+        if error > TOLERATED:
+            self._fit()
+        return {"error": error, "measured": float(len(fresh)), "refitted": float(error > TOLERATED)}
+
+    def certify(self, deliverable: Deliverable, maximum: float) -> Evidence:
+        """Measures the network itself (its exported file, for ONNX Runtime) until the budget holds or patience ends."""
+        network = self._prepared(deliverable.network, deliverable.onnx if self.runtime == "onnx" else None)
+        begin = time.monotonic()
+        series = self._interleave(network, CERTIFY)
+        evidence = self._judge(series)
+        while self._undecided(evidence, maximum) and time.monotonic() - begin < PATIENCE:
+            series = timing.join([series, self._interleave(network, CERTIFY)])
+            evidence = self._judge(series)
+        self._learn_from(key_of(deliverable.architecture), evidence)
+        what = "exported" if self.runtime == "onnx" else "extracted"
+        return Evidence(evidence.value, evidence.upper_bound, {**evidence.how, "network": what})
+
+    def beside(self, deliverable: Deliverable) -> dict[str, float]:
+        """The other form of the network, by its own runtime: for the certificate, not for its verdict."""
+        other, what = ("eager", "extracted") if self.runtime == "onnx" else ("onnx", "exported")
+        twin = Latency(self.net, self.batch, self.threads, other, self.tail)
+        network = twin._prepared(deliverable.network, deliverable.onnx if other == "onnx" else None)
+        return {what: float(twin._statistic(twin._interleave(network, SETTLE)))}
+
+    def _learn_from(self, key: str, certified: Evidence) -> None:
+        """A certificate that came out worse than the measurement before it asks for more headroom from now on."""
+        if key in self._evidence:
+            worse = certified.upper_bound / self._evidence[key].value - 1
+            self._headroom = float(np.clip(worse, self._headroom, HEADROOM[1]))
+
+    @staticmethod
+    def _undecided(evidence: Evidence, maximum: float) -> bool:
+        return evidence.upper_bound > maximum and evidence.value < HOPELESS * maximum
+
+    def series(self, architecture: Architecture, effort: Effort) -> Series:
+        """Times of an architecture's network and of the reference."""
+        return self._interleave(self._prepared(extract(self.net, architecture)), effort)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that was learnt, as JSON."""
+        return {
+            "ratios": dict(self._ratios),
+            "evidence": {key: [e.value, e.upper_bound, dict(e.how)] for key, e in self._evidence.items()},
+            "coefficients": None if self._coefficients is None else self._coefficients.tolist(),
+            "scale": self._scale,
+            "headroom": self._headroom,
+            "error": self._error,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `state` gave."""
+        self._ratios = dict(state["ratios"])
+        self._evidence = {key: Evidence(*values) for key, values in state["evidence"].items()}
+        self._coefficients = None if state["coefficients"] is None else np.array(state["coefficients"])
+        self._scale, self._headroom, self._error = state["scale"], state["headroom"], state["error"]
+
+    @cached_property
+    def _features(self) -> predictor.Features:
+        return predictor.features(self.net)
+
+    @cached_property
+    def _reference(self) -> runtimes.Prepare:
+        return runtimes.prepare(
+            self.runtime, runtimes.reference_network(), runtimes.REFERENCE_SHAPE, threads=self.threads
+        )
+
+    def _fitted(self) -> Array:
+        if self._coefficients is None:
+            self._calibrate()
+            self._error = min(self._fit(), WORST_ERROR)
+        assert self._coefficients is not None
+        return self._coefficients
+
+    def _calibrate(self) -> None:
+        """Measures networks of every density, and the full one several times among them as a control."""
+        graph, count = self.net.graph, SAMPLES[self.runtime]
+        samples = predictor.random_architectures(graph, count - 1, seed=0)
+        turns = np.linspace(0, len(samples), CONTROLS).astype(int).tolist()
+        controls: list[Series] = []
+        quiets: list[float] = []
+        full = self._prepared(extract(self.net, graph.full))
+        for turn, architecture in enumerate([*samples, None]):
+            controls += [self._interleave(full, SETTLE) for _ in range(turns.count(turn))]
+            if architecture is not None:
+                series = self.series(architecture, FIT)
+                self._ratios[key_of(architecture)] = float(timing.ratio(series))
+                quiets.append(float(timing.quiet(series)))
+        quiets += [float(timing.quiet(series)) for series in controls]
+        ratio = float(np.median([timing.ratio(series) for series in controls]))
+        self._ratios[key_of(graph.full)] = ratio
+        self._scale = float(np.quantile(quiets, timing.QUIET))
+        values = np.array([float(self._statistic(series)) for series in controls])
+        if self.tail:
+            self._scale = float(np.median(values)) / ratio
+        self._headroom = float(np.clip(3 * np.std(np.log(values), ddof=1), *HEADROOM))
+
+    def _fit(self) -> float:
+        """Fits to everything measured; the error that is left, doubled, since networks not seen are harder."""
+        rows = torch.stack([_gates(key, len(self.net.graph.edges)) for key in self._ratios])
+        measured = np.array(list(self._ratios.values()))
+        counts = self._features(rows)
+        self._coefficients = predictor.fit(counts, measured, self._features.work)
+        return 2 * predictor.error(counts @ self._coefficients, measured)
+
+    def _prepared(self, network: fx.GraphModule, model: bytes | None = None) -> runtimes.Prepare:
+        shape = self.net.input_shape
+        if model is not None:
+            return runtimes.prepare_onnx(model, shape, batch=self.batch, threads=self.threads)
+        return runtimes.prepare(
+            self.runtime, network.cpu().eval(), shape, batch=self.batch, threads=self.threads, pieces=self._pieces
+        )
+
+    def _interleave(self, network: runtimes.Prepare, effort: Effort) -> Series:
+        """A series; without what other processes did to it, unless the tail is what is asked for."""
+        with timing.torch_threads(self.threads), torch.random.fork_rng(devices=[]):
+            series = timing.interleave(network, self._reference, seconds=effort.seconds, rounds=effort.rounds)
+        return series if self.tail else series.calm()
+
+    def _statistic(self, series: Series) -> Array:
+        return timing.p95(series) if self.tail else timing.latency(series)
+
+    def _judge(self, series: Series) -> Evidence:
+        low, high = timing.interval(series, self._statistic)
+        how = {
+            "method": "95th percentile" if self.tail else "median ratio to the reference × its quiet time",
+            "runtime": self.runtime,
+            "threads": self.threads,
+            "batch": self.batch,
+            "samples": len(series),
+            "median": float(np.median(series.network)),
+            "p95": float(timing.p95(series)),
+            "ratio": float(timing.ratio(series)),
+            "reference_quiet": float(timing.quiet(series)),
+            "interval": [low, high],
+        }
+        return Evidence(float(self._statistic(series)), high, how)
+
+    def _on_a_quiet_machine(self, series: Series) -> Evidence:
+        """Against the quietest that the machine was in this process, not only in this series."""
+        evidence = self._judge(series)
+        factor = 1.0 if self.tail else self._scale / evidence.how["reference_quiet"]
+        return Evidence(evidence.value * factor, evidence.upper_bound * factor, evidence.how)
+
+
+def latency(net: SuperNetwork, batch: int = 1, threads: int = 1, runtime: str = "onnx") -> Latency:
+    """Seconds of one run on a quiet machine: the median ratio to an interleaved reference times its quiet time."""
+    return Latency(net, batch, threads, runtime, tail=False)
+
+
+def latency_p95(net: SuperNetwork, batch: int = 1, threads: int = 1, runtime: str = "onnx") -> Latency:
+    """The 95th percentile of the seconds of one run, on the machine as busy as it is."""
+    return Latency(net, batch, threads, runtime, tail=True)
+
+
+def key_of(architecture: Architecture) -> str:
+    """An architecture's live gates as the text that `state()` has for it."""
+    return np.packbits(architecture.live().gates().numpy()).tobytes().hex()
+
+
+def _gates(key: str, edges: int) -> Tensor:
+    return torch.from_numpy(np.unpackbits(np.frombuffer(bytes.fromhex(key), np.uint8), count=edges).astype(bool))

@@ -1,0 +1,144 @@
+"""`steps`: the ticks that an architecture takes when at most n units run at once (paper, section 4.3 and appendix).
+
+Units are the stem, every edge, the sum at every node but the source, and the head. Identity edges cost nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from budgetnet.errors import UserError
+from budgetnet.network.graph import Architecture, Graph
+from budgetnet.network.supernet import SuperNetwork
+
+ALLOCATIONS = ("critical-path", "dfs")
+
+
+class Schedule(NamedTuple):
+    """The number of ticks, and the tick (from 1) in which each live unit starts: edges, then nodes, then the head.
+
+    A unit that costs nothing starts in the tick that follows, a dead one in none (0).
+    """
+
+    ticks: int
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Greedy list scheduling of the live units, in the order that the allocation gives."""
+
+    graph: Graph
+    machines: int
+    allocation: str
+    costs: tuple[int, ...]
+    order: tuple[int, ...]
+    """Each unit's place in `dfs` order."""
+
+    def evaluate(self, live: Tensor) -> Tensor:
+        """The ticks of each row of live gates (n × edges), float64."""
+        return torch.tensor([schedule.ticks for schedule in self.schedules(live)], dtype=torch.float64)
+
+    def __call__(self, architecture: Architecture) -> float:
+        return float(self.evaluate(architecture.live().gates()[None])[0])
+
+    def schedules(self, live: Tensor) -> list[Schedule]:
+        """A schedule for each row of live gates."""
+        rows = live.numpy()
+        priorities = self._priorities(rows)
+        return [self._schedule(row, priority) for row, priority in zip(rows.tolist(), priorities.tolist(), strict=True)]
+
+    def _priorities(self, live: np.ndarray) -> np.ndarray:
+        """A number per architecture and unit, the smallest first; unit numbers are its remainder by the unit count."""
+        place = np.asarray(self.order)
+        if self.allocation == "dfs":
+            return np.broadcast_to(place, (len(live), len(place)))
+        priorities: np.ndarray = place - self._remaining(live) * len(place)
+        return priorities
+
+    def _remaining(self, live: np.ndarray) -> np.ndarray:
+        """The longest path, in unit cost, from each unit to the end of the live part, its own cost included."""
+        graph, edge_count = self.graph, len(self.graph.edges)
+        longest = np.zeros((len(live), len(self.costs)), np.int64)
+        longest[:, -1] = self.costs[-1]
+        for node in range(len(graph.nodes) - 1, -1, -1):
+            unit, outgoing = edge_count + node, graph.outgoing[node]
+            after = (longest[:, outgoing] * live[:, outgoing]).max(1) if outgoing else longest[:, -1]
+            longest[:, unit] = self.costs[unit] + after
+            for edge in graph.incoming[node]:
+                longest[:, edge] = self.costs[edge] + longest[:, unit]
+        return longest
+
+    def _schedule(self, live: list[bool], priority: list[int]) -> Schedule:
+        graph, units, edge_count = self.graph, len(self.costs), len(self.graph.edges)
+        waiting = [1] * edge_count + [sum(live[e] for e in incoming) for incoming in graph.incoming] + [1]
+        unit_at = {place: unit for unit, place in enumerate(self.order)}
+        starts = [0] * units
+        ready = [priority[edge_count]]
+        ticks = 0
+        while ready:
+            begun: list[int] = []
+            running = 0
+            while ready and running < self.machines:
+                unit = unit_at[heappop(ready) % units]
+                begun.append(unit)
+                running += self.costs[unit]
+            for unit in begun:
+                starts[unit] = ticks + 1
+                for follower in self._followers(unit):
+                    waiting[follower] -= 1
+                    if waiting[follower] == 0 and (follower >= edge_count or live[follower]):
+                        heappush(ready, priority[follower])
+            ticks += running > 0
+        return Schedule(ticks, tuple(starts))
+
+    def _followers(self, unit: int) -> tuple[int, ...]:
+        graph, edge_count = self.graph, len(self.graph.edges)
+        if unit < edge_count:
+            return (edge_count + graph.targets[unit],)
+        if unit == edge_count + len(graph.nodes):
+            return ()
+        return graph.outgoing[unit - edge_count] or (len(self.costs) - 1,)
+
+
+def steps(net: SuperNetwork, machines: int, allocation: str = "critical-path") -> Steps:
+    """Ticks to compute an architecture when at most `machines` units run at once."""
+    if isinstance(machines, bool) or machines < 1:
+        raise UserError(f"steps on {machines} machines cannot be computed; use 1 machine or more")
+    if allocation not in ALLOCATIONS:
+        raise UserError(f"allocation {allocation!r} does not exist; use {' or '.join(ALLOCATIONS)}")
+    modules = [*net.edge_modules, net.stem]
+    costs = [_unit_cost(module) for module in modules] + [1] * (len(net.graph.nodes) - 1) + [_unit_cost(net.head)]
+    return Steps(net.graph, machines, allocation, tuple(costs), _depth_first(net.graph))
+
+
+def _unit_cost(module: nn.Module) -> int:
+    return 0 if isinstance(module, nn.Identity) else 1
+
+
+def _depth_first(graph: Graph) -> tuple[int, ...]:
+    """Each unit's place in the reverse post-order of a depth-first search, the last-inserted edge explored first."""
+    edge_count = len(graph.edges)
+    finished: list[int] = []
+    seen = {0}
+    stack: list[tuple[int, list[int]]] = [(0, list(graph.outgoing[0]))]
+    while stack:
+        node, edges = stack[-1]
+        if not edges:
+            finished.append(edge_count + node)
+            stack.pop()
+            if stack:
+                finished.append(stack[-1][1].pop())
+        elif (target := graph.targets[edges[-1]]) in seen:
+            finished.append(edges.pop())
+        else:
+            seen.add(target)
+            stack.append((target, list(graph.outgoing[target])))
+    place = {unit: i for i, unit in enumerate(reversed(finished))}
+    return (*(place[unit] for unit in range(edge_count + len(graph.nodes))), len(place))

@@ -1,0 +1,128 @@
+"""Exports a network, verified before it is kept, and opens what was exported."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor, fx, nn
+
+from budgetnet.errors import UserError
+from budgetnet.export.description import Description
+from budgetnet.export.files import check_against_certificate, check_seal, read, sha256, write
+from budgetnet.export.formats import FORMATS, Runner, format_of, need, program_bytes, source_runner
+
+M = TypeVar("M", bound=nn.Module)
+
+TOLERANCE = 1e-4
+"""How far an exported network's logits may be from the source's, relative to the largest of them if that is above 1."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written, its checksum, and the largest difference from the source that was seen."""
+
+    path: Path
+    checksum: str
+    difference: float
+    compared: int
+
+
+@dataclass(frozen=True)
+class Model:
+    """An opened model file."""
+
+    path: Path
+    description: Description
+    runner: Runner
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Logits of images: float32 N×C×H×W, in [0, 1] if the file scales them."""
+        shape = self.description.input_shape
+        if images.dim() != len(shape) + 1 or tuple(images.shape[1:]) != shape or images.dtype != torch.float32:
+            expected = "×".join(map(str, shape))
+            raise UserError(
+                f"{self.path} takes float32 inputs N×{expected}, not {images.dtype} {tuple(images.shape)}; convert them"
+            )
+        with torch.inference_mode():
+            return self.runner(images.contiguous())
+
+
+def export_network(
+    network: fx.GraphModule, path: Path, kind: str, description: Description, images: Tensor, *, force: bool = False
+) -> Exported:
+    """Writes an extracted network in a format of `FORMATS`, after running it there on random and on real inputs.
+
+    `images` are real inputs (float32, in [0, 1] if the description says scaled). Its certificate must not hold the
+    checksum of the file that is being made.
+    """
+    need(kind)
+    if path.exists() and not force:
+        raise UserError(f"{path} exists already; choose another name, or replace it with --force")
+    if not path.name.endswith(FORMATS[kind].suffix):
+        raise UserError(f"a file in the format {kind} ends in {FORMATS[kind].suffix}, {path.name} does not; rename it")
+    network = _evaluating(network)
+    data = FORMATS[kind].pack(network, description)
+    _, runner = FORMATS[kind].load(data, path.name)
+    difference = verify(source_runner(network, description.scaled), runner, description.input_shape, images)
+    if kind == "torch":
+        certificate = {**description.certificate}
+        certificate["checksums"] = {**certificate.get("checksums", {}), path.name: sha256(data)}
+        beside = path.with_name(f"{path.name}.certificate.json")
+        write(beside, json.dumps(certificate, indent=1).encode(), force=True)
+    write(path, data, force=force)
+    return Exported(path, sha256(data), difference, len(images))
+
+
+def verify(source: Runner, exported: Runner, input_shape: Sequence[int], images: Tensor) -> float:
+    """The largest difference between two runners on random and real inputs; beyond the tolerance it is refused."""
+    generator = torch.Generator().manual_seed(0)
+    largest = 0.0
+    for batch in (torch.rand(3, *input_shape, generator=generator), *torch.split(images, 100)):
+        with torch.inference_mode():
+            expected, got = source(batch), exported(batch)
+        difference = float((expected - got).abs().max()) / max(1.0, float(expected.abs().max()))
+        # written so that a NaN does not pass
+        if not difference <= TOLERANCE:
+            raise UserError(
+                f"the exported network differs from its source by {difference:.2g}, more than {TOLERANCE:g}; "
+                "nothing was written: use layers that the format supports"
+            )
+        largest = max(largest, difference)
+    return largest
+
+
+def open_model(path: Path) -> Model:
+    """A model file that `export_network` wrote and that nobody changed, ready to run."""
+    chosen = format_of(path.name)
+    data = read(path)
+    if chosen is FORMATS["torch"]:
+        check_against_certificate(data, path)
+    else:
+        check_seal(data, path)
+    description, runner = chosen.load(data, str(path))
+    return Model(path, description, runner)
+
+
+def predict(path: Path, images: Tensor) -> Tensor:
+    """The logits that a model file gives for images (float32 N×C×H×W in [0, 1])."""
+    return open_model(path)(images)
+
+
+def save_program(network: nn.Module, path: Path, input_shape: Sequence[int]) -> str:
+    """Saves a network as a torch program with a free batch dimension, replacing the file; returns its checksum.
+
+    Nothing is added to the network: inputs are scaled as they were in training.
+    """
+    data = program_bytes(_evaluating(network), input_shape)
+    write(path, data, force=True)
+    return sha256(data)
+
+
+def _evaluating(network: M) -> M:
+    return copy.deepcopy(network).cpu().eval()

@@ -1,0 +1,1 @@
+"""Graphs, architectures, their distribution, and the super network that runs them."""

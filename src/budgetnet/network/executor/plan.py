@@ -1,0 +1,152 @@
+"""The execution plan of a set of gates: which edge runs on which rows, and where its output is added.
+
+A node's value holds only the rows (examples) of the groups in which the node is live, in the order of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from budgetnet.network.executor.rows import Rows
+from budgetnet.network.graph import Graph
+
+
+def group_of_rows(batch: int, groups: int) -> Tensor:
+    """The group of each example: neighbours share a group, and sizes differ by at most one."""
+    sizes = torch.full((groups,), batch // groups)
+    sizes[: batch % groups] += 1
+    return torch.repeat_interleave(torch.arange(groups), sizes)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One edge, once: which rows of its source it takes, and where its output goes in its target's sum."""
+
+    edge: int
+    source: int
+    take: Rows
+    place: Rows
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node: the edges to run and sum, the rows of the sum, and the nodes that nobody needs afterwards.
+
+    `gap` are the rows that the first edge leaves out; it is the one that covers most.
+    """
+
+    node: int
+    runs: tuple[Run, ...]
+    rows: int
+    gap: Rows
+    free: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The rows of a node's value that each of its edges reads, most rows first; `gap` are those that it leaves."""
+
+    edges: tuple[int, ...]
+    parts: tuple[Rows, ...]
+    gap: Rows
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The live nodes in topological order, and the examples whose architecture is connected.
+
+    `spreads` has the nodes of which some edge does not read every row.
+    """
+
+    inputs: Rows
+    gap: Rows
+    """The examples whose architecture is not connected."""
+    steps: tuple[Step, ...]
+    spreads: Mapping[int, Spread]
+
+
+@lru_cache(maxsize=256)
+def make_plan(graph: Graph, packed: bytes, groups: int, batch: int) -> Plan:
+    """The plan of gates (groups × edges, as packed bits) on so many examples; a function of values, hence cached."""
+    count = groups * len(graph.edges)
+    gates = np.unpackbits(np.frombuffer(packed, np.uint8), count=count).reshape(groups, -1).astype(bool)
+    live = graph.live(torch.from_numpy(gates))[group_of_rows(batch, groups)].numpy()
+    nodes = np.zeros((batch, len(graph.nodes)), bool)
+    for node, incoming in enumerate(graph.incoming):
+        ends = incoming or graph.outgoing[node]
+        nodes[:, node] = live[:, ends].any(1)
+    runs = _runs(graph, live, nodes)
+    last_use = {run.source: node for node, group in enumerate(runs) for run in group}
+    steps = [
+        Step(
+            node,
+            tuple(group),
+            int(nodes[:, node].sum()),
+            _complement(group[0].place, int(nodes[:, node].sum())),
+            tuple(source for source in {run.source for run in group} if last_use[source] == node),
+        )
+        for node, group in enumerate(runs)
+        if group
+    ]
+    inputs = _rows(np.flatnonzero(nodes[:, 0]), batch)
+    return Plan(inputs, _complement(inputs, batch), tuple(steps), _spreads(runs, nodes.sum(0)))
+
+
+def _runs(graph: Graph, live: np.ndarray, nodes: np.ndarray) -> list[list[Run]]:
+    """The runs of every node, those that cover most of its rows first, so that the others are added into them."""
+    position = np.cumsum(nodes, 0) - 1
+    counts = nodes.sum(0)
+    edges, rows = np.nonzero(live.T)
+    sources, targets = np.asarray(graph.sources)[edges], np.asarray(graph.targets)[edges]
+    take, place = position[rows, sources], position[rows, targets]
+    bounds = np.flatnonzero(np.diff(edges, prepend=-1, append=len(graph.edges)))
+    runs: list[list[Run]] = [[] for _ in graph.nodes]
+    for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        edge, source, target = int(edges[start]), int(sources[start]), int(targets[start])
+        run = Run(edge, source, _rows(take[start:stop], counts[source]), _rows(place[start:stop], counts[target]))
+        runs[target].append(run)
+    return [sorted(group, key=lambda run: -_count(run.place, len(live))) for group in runs]
+
+
+def _spreads(runs: list[list[Run]], counts: np.ndarray) -> dict[int, Spread]:
+    readers: dict[int, list[Run]] = {}
+    for run in (run for group in runs for run in group):
+        readers.setdefault(run.source, []).append(run)
+    spreads = {}
+    for node, group in readers.items():
+        if any(run.take is not None for run in group):
+            rows = int(counts[node])
+            group.sort(key=lambda run: -_count(run.take, rows))
+            edges, parts = zip(*((run.edge, run.take) for run in group), strict=True)
+            spreads[node] = Spread(edges, parts, _complement(parts[0], rows))
+    return spreads
+
+
+def _count(rows: Rows, of: int) -> int:
+    if rows is None:
+        return of
+    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+
+
+def _complement(rows: Rows, of: int) -> Rows:
+    """The rows (of so many) that are not among these; None if there are none."""
+    if rows is None:
+        return None
+    left = np.ones(of, bool)
+    left[rows if isinstance(rows, slice) else rows.numpy()] = False
+    return _rows(np.flatnonzero(left), of) if left.any() else None
+
+
+def _rows(index: np.ndarray, count: int) -> Rows:
+    """The cheapest way to say these rows (ascending) of so many."""
+    if len(index) == count:
+        return None
+    if len(index) and index[-1] - index[0] + 1 == len(index):
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return torch.from_numpy(index)

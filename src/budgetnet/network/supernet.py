@@ -1,0 +1,307 @@
+"""`SuperNetwork`: a graph with one module per edge, run with one architecture per group of the batch.
+
+Each live edge runs once, on the examples of the groups that keep it, so compute and memory follow what was sampled.
+A node's value holds only the rows of the groups in which the node is live.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from budgetnet.errors import UserError
+from budgetnet.network.executor.plan import Plan, Run, make_plan
+from budgetnet.network.executor.rows import gather, lent, spread
+from budgetnet.network.graph import Architecture, Graph
+
+
+class SuperNetwork(nn.Module):
+    """`l_i = act_i(Σ_k h_{k,i} f_{k,i}(l_k))`, `l_1 = stem(x)`, output `head(l_N)` (paper, equation 1).
+
+    `modules` maps edge names to modules; `activation` is copied to every node but the source, or maps nodes to modules;
+    `input_shape` is that of one example, `memory_format` the one in which a training loop should give examples: modules
+    that call `view` want the default, convolutions on a CPU are faster with channels last.
+    One dry run on the meta device finds the shapes, and edges that do not fit.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        modules: Mapping[str, nn.Module],
+        *,
+        input_shape: Sequence[int],
+        stem: nn.Module | None = None,
+        head: nn.Module | None = None,
+        activation: nn.Module | Mapping[str, nn.Module] | None = None,
+        input_dtype: torch.dtype = torch.float32,
+        name: str = "custom",
+        named: Mapping[str, Architecture] | None = None,
+        memory_format: torch.memory_format = torch.contiguous_format,
+    ) -> None:
+        super().__init__()
+        _check_modules(graph, modules)
+        self.graph = graph
+        self.name = name
+        self.named = dict(named or {})
+        self.input_shape = tuple(input_shape)
+        self.input_dtype = input_dtype
+        self.memory_format = memory_format
+        self.stem = stem or nn.Identity()
+        self.edge_modules = nn.ModuleList(modules[edge.name] for edge in graph.edges)
+        self.activations = nn.ModuleList(_activations(graph, activation))
+        self.head = head or nn.Identity()
+        self.shapes = dry_run(self)
+
+    def forward(self, x: Tensor, gates: Tensor | Architecture | None = None) -> Tensor:
+        """Logits of each example under its group's architecture.
+
+        `gates` is an architecture, a row of gates, or groups × edges; None is the whole super network.
+        Examples of a group whose architecture does not connect the source to the sink get zeros.
+        """
+        plan = self.plan(gates, len(x))
+        if not plan.steps:
+            dtype = x.dtype if x.is_floating_point() else self.shapes.dtype
+            zeros = x.new_zeros((len(x), *self.shapes.output), dtype=dtype)
+            return zeros.requires_grad_(torch.is_grad_enabled())  # a training step need not know about this case
+        values = _Values(plan)
+        values.put(0, call(self.stem, x if plan.inputs is None else x[plan.inputs]))
+        for step in plan.steps:
+            terms = [self._run(run, values) for run in step.runs]
+            own = [rewritable(self.edge_modules[run.edge]) for run in step.runs]
+            total = gather(terms, [run.place for run in step.runs], step.rows, step.gap, own)
+            fresh = len(terms) > 1 or own[0] or step.runs[0].place is not None
+            del terms
+            values.put(step.node, _activate(self.activations[step.node], total, fresh))
+            values.drop(step.free)
+        output = call(self.head, values.last)
+        return output if plan.inputs is None else gather([output], [plan.inputs], len(x), plan.gap)
+
+    def _run(self, run: Run, values: _Values) -> Tensor:
+        with values.lent(run) as part:
+            return call(self.edge_modules[run.edge], part)
+
+    def plan(self, gates: Tensor | Architecture | None, batch: int) -> Plan:
+        """How to run these gates on so many examples; computed once for equal gates."""
+        rows = self.gate_rows(gates)
+        if not 1 <= len(rows) <= batch:
+            raise UserError(
+                f"{len(rows)} architectures cannot share {batch} examples; use one or more, at most one per example"
+            )
+        return make_plan(self.graph, np.packbits(rows.numpy()).tobytes(), len(rows), batch)
+
+    def gate_rows(self, gates: Tensor | Architecture | None) -> Tensor:
+        """Any way to say which edges are kept, as groups × edges (bool, on the CPU)."""
+        if gates is None:
+            return torch.ones(1, len(self.graph.edges), dtype=torch.bool)
+        if isinstance(gates, Architecture):
+            if gates.graph != self.graph:
+                raise UserError(f"the architecture is of {gates.graph!r}, the super network is {self.graph!r}")
+            gates = gates.gates()
+        rows = gates.detach().to("cpu", torch.bool)
+        rows = rows[None] if rows.dim() == 1 else rows
+        if rows.dim() != 2 or rows.shape[1] != len(self.graph.edges):
+            raise UserError(f"gates are groups × {len(self.graph.edges)} edges, not {tuple(gates.shape)}")
+        return rows
+
+    def architecture(self, name: str) -> Architecture:
+        """A named sub-architecture; `full` is every edge."""
+        if name == "full":
+            return self.graph.full
+        if name not in self.named:
+            raise UserError(
+                f"{self.name} has no architecture named {name!r}; it has {', '.join(['full', *self.named])}, "
+                "and takes a file written by Architecture.to_json()"
+            )
+        return self.named[name]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What the dry run found, without the batch dimension: a node's sum, its value, and the output."""
+
+    sums: tuple[tuple[int, ...], ...]
+    nodes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype, ...]
+    output: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class _Values:
+    """The values of the nodes while a plan is carried out: whole, or as the rows that each edge reads."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.spreads = plan.spreads
+        self.whole: dict[int, Tensor] = {}
+        self.parts: dict[int, Tensor] = {}
+
+    def put(self, node: int, value: Tensor) -> None:
+        """A new value."""
+        self.whole[node] = self.last = value
+        plan = self.spreads.get(node)
+        if plan is not None:
+            self.parts.update(zip(plan.edges, spread(value, plan.parts, plan.gap), strict=True))
+
+    def lent(self, run: Run) -> contextlib.AbstractContextManager[Tensor]:
+        """What an edge reads; it does so once."""
+        value = self.whole[run.source]
+        return lent(self.parts.pop(run.edge, value), value, run.take)
+
+    def drop(self, nodes: Sequence[int]) -> None:
+        """Nobody needs these any more."""
+        for node in nodes:
+            self.whole.pop(node, None)
+
+
+_REWRITABLE = (nn.modules.conv._ConvNd, nn.modules.batchnorm._BatchNorm, nn.Linear)
+
+
+def rewritable(module: nn.Module) -> bool:
+    """Whether a module gives a tensor of its own that its gradient does not need, so that it may be written to."""
+    while type(module) is nn.Sequential and len(module):
+        module = module[-1]
+    return isinstance(module, _REWRITABLE)
+
+
+def _activate(module: nn.Module, total: Tensor, fresh: bool) -> Tensor:
+    """The activation of a sum; in place if the sum is a tensor of its own."""
+    return total.relu_() if fresh and type(module) is nn.ReLU else call(module, total)
+
+
+def call(module: nn.Module, x: Tensor) -> Tensor:
+    """A module's output; in training, also for a single example, of which batch norm can make no statistics."""
+    if len(x) == 1 and module.training:
+        return _call_on_one_example(module, x)
+    return cast(Tensor, module(x))
+
+
+def _call_on_one_example(module: nn.Module, x: Tensor) -> Tensor:
+    """Batch norm with a single value per channel has no statistics: it uses its running ones and updates nothing."""
+    stopped: list[nn.Module] = []
+
+    def stop(norm: nn.Module, inputs: tuple[Tensor]) -> None:
+        if norm.training and inputs[0].numel() == inputs[0].shape[1]:
+            norm.training = False
+            stopped.append(norm)
+
+    norms = [child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm)]
+    handles = [norm.register_forward_pre_hook(stop) for norm in norms]
+    try:
+        return cast(Tensor, module(x))
+    finally:
+        for handle in handles:
+            handle.remove()
+        for norm in stopped:
+            norm.training = True
+
+
+def on_meta(module: nn.Module, x: Tensor) -> Tensor:
+    """Runs a module in eval mode on the meta device: shapes and operations, no numbers, no effect on the module."""
+    state = {name: value.to("meta") for name, value in [*module.named_parameters(), *module.named_buffers()]}
+    training = [child for child in module.modules() if child.training]
+    for child in training:
+        child.training = False
+    try:
+        with torch.no_grad():
+            return cast(Tensor, functional_call(module, state, (x,)))
+    finally:
+        for child in training:
+            child.training = True
+
+
+def example(shape: Sequence[int], dtype: torch.dtype = torch.float32, batch: int = 2) -> Tensor:
+    """An input for `on_meta`; two examples, so that a module that mixes them up is found out."""
+    return torch.empty((batch, *shape), dtype=dtype, device="meta")
+
+
+def dry_run(net: SuperNetwork) -> Shapes:
+    """The shape at every node, found edge by edge; the first edge that does not fit is named."""
+    graph = net.graph
+    start = _try(net.stem, example(net.input_shape, net.input_dtype), "the stem", "the input")
+    sums, values = [start], [start]
+    for node, incoming in list(enumerate(graph.incoming))[1:]:
+        where = f"node {graph.nodes[node]!r}"
+        outputs = []
+        for e in incoming:
+            edge = graph.edges[e]
+            outputs.append(
+                _try(net.edge_modules[e], values[graph.sources[e]], f"edge {edge.name!r}", f"node {edge.source!r}")
+            )
+            if outputs[-1].shape != outputs[0].shape:
+                raise UserError(
+                    f"edge {edge.name!r} brings {_show(outputs[-1])} to {where}, where edge "
+                    f"{graph.edges[incoming[0]].name!r} brings {_show(outputs[0])}; "
+                    "make the shapes equal, they are summed"
+                )
+        sums.append(outputs[0])
+        values.append(_try(net.activations[node], outputs[0], f"the activation of {where}", where))
+    output = _try(net.head, values[-1], "the head", f"node {graph.sink!r}")
+    return Shapes(
+        tuple(tuple(value.shape[1:]) for value in sums),
+        tuple(tuple(value.shape[1:]) for value in values),
+        tuple(value.dtype for value in values),
+        tuple(output.shape[1:]),
+        output.dtype,
+    )
+
+
+def _try(module: nn.Module, x: Tensor, who: str, giver: str) -> Tensor:
+    writes = x._version
+    try:
+        output = on_meta(module, x)
+    except Exception as error:  # a user's module may raise anything
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{who} cannot take what {giver} gives, {_show(x)} for one example: {reason}") from error
+    if not isinstance(output, Tensor) or output.shape[:1] != x.shape[:1]:
+        raise UserError(f"{who} must give one tensor with a row per example; it gives {_show(output)}")
+    if x._version != writes:
+        raise UserError(f"{who} writes into its input, which other edges may read; make it with inplace=False")
+    return output
+
+
+def _show(value: object) -> str:
+    return "×".join(map(str, value.shape[1:])) if isinstance(value, Tensor) else type(value).__name__
+
+
+def _activations(graph: Graph, activation: nn.Module | Mapping[str, nn.Module] | None) -> list[nn.Module]:
+    nodes = graph.nodes[1:]
+    if not isinstance(activation, Mapping):
+        activation = {node: copy.deepcopy(activation) for node in nodes} if activation is not None else {}
+    unknown = sorted(set(activation) - set(nodes))
+    if unknown:
+        raise UserError(
+            f"an activation is given for {unknown[0]!r}, which is not a node with incoming edges; remove it"
+        )
+    for node, module in activation.items():
+        _check_module(f"the activation of node {node!r}", module)
+    return [nn.Identity(), *(activation[node] if node in activation else nn.Identity() for node in nodes)]
+
+
+def _check_module(who: str, module: object) -> None:
+    if not isinstance(module, nn.Module):
+        raise UserError(f"{who} is no nn.Module but {_show(module)}; give one, such as nn.ReLU() instead of torch.relu")
+
+
+def _check_modules(graph: Graph, modules: Mapping[str, nn.Module]) -> None:
+    for edge in graph.edges:
+        if edge.name not in modules:
+            raise UserError(f"edge {edge.name!r} has no module; give one in `modules`, nn.Identity() for a plain skip")
+    unknown = sorted(set(modules) - set(graph.index))
+    if unknown:
+        raise UserError(f"a module is given for {unknown[0]!r}, which is not an edge of the graph; remove it")
+    owners: dict[int, str] = {}
+    for name, module in modules.items():
+        _check_module(f"edge {name!r}", module)
+        for tensor in [*module.parameters(), *module.buffers()]:
+            if owners.setdefault(id(tensor), name) != name:
+                raise UserError(
+                    f"edges {owners[id(tensor)]!r} and {name!r} share a parameter; give each edge a module of its own, "
+                    "since costs add up over edges"
+                )

@@ -1,0 +1,1 @@
+"""Fronts, drawings, the report of runs, and the same page live."""

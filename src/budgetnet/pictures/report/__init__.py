@@ -1,0 +1,8 @@
+"""The report: one self-contained HTML page from one or several run folders."""
+
+from __future__ import annotations
+
+from budgetnet.pictures.report.folder import RunFiles, find_runs, read_run
+from budgetnet.pictures.report.page import report, write_report
+
+__all__ = ["RunFiles", "find_runs", "read_run", "report", "write_report"]

@@ -1,0 +1,147 @@
+"""The answer first: one sentence, the state of the run, and the numbers that people ask for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from budgetnet.costs.units import COUNTS, show
+from budgetnet.pictures.report.folder import RunFiles, mapping
+from budgetnet.pictures.report.limits import Limit
+from budgetnet.pictures.report.numbers import duration, number, percent, quantity
+
+GOOD, BAD, OPEN = "good", "bad", "open"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number with its name; `filled` is the share of a budget that is used."""
+
+    label: str
+    value: str
+    note: str = ""
+    mood: str = ""
+    filled: float | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a reader should know if they read nothing else."""
+
+    sentence: str
+    state: str
+    mood: str
+    tiles: list[Tile]
+    warnings: list[str]
+
+
+def answer(run: RunFiles, limits: list[Limit]) -> Answer:
+    """The answer of a run, finished or not."""
+    warnings = [f"{problem}." for problem in run.problems]
+    if not run.finished:
+        warnings.insert(0, _unfinished(run))
+    elif not run.whole:
+        warnings.insert(0, "The records are incomplete: records.jsonl is missing or ends in a torn line.")
+    tiles = [*(_limit_tile(limit) for limit in limits), *_result_tiles(run)]
+    return Answer(_sentence(run, limits), _state(run, limits), _mood(run, limits), tiles, warnings)
+
+
+def _sentence(run: RunFiles, limits: list[Limit]) -> str:
+    if not run.finished:
+        asked = " and ".join(_asked(limit) for limit in limits)
+        return f"A search for a network of {asked} has not come to its end." if asked else "This run has no result yet."
+    score = _score(run)
+    if not limits:
+        macs = number(run.summary.get("macs"))
+        size = f" of {quantity(macs, 'macs')}" if macs is not None else ""
+        return f"A fixed network{size} reaches {score}." if score else f"A fixed network{size} was trained."
+    costs = " and ".join(_met(limit) for limit in limits)
+    verb = "fits its budget" if all(limit.met for limit in limits) else "does not fit its budget"
+    return f"The network {verb}, {costs}{', and reaches ' + score if score else ''}."
+
+
+def _asked(limit: Limit) -> str:
+    return f"at most {quantity(limit.maximum, limit.unit)}" if limit.maximum is not None else f"limited {limit.cost}"
+
+
+def _met(limit: Limit) -> str:
+    if limit.value is None or limit.maximum is None:
+        return f"limited {limit.cost}"
+    return f"{show(limit.value, limit.unit)} of {_asked(limit)}"
+
+
+def _score(run: RunFiles) -> str:
+    for name, data in (("test_accuracy", "test"), ("validation_accuracy", "validation")):
+        value = number(run.summary.get(name))
+        if value is not None:
+            overlap = number(run.summary.get(f"{data}_mean_iou"))
+            more = "" if overlap is None else f" and {percent(overlap)} mean intersection over union"
+            return f"{percent(value)} {_measure(run)}{more} on {data} data"
+    return ""
+
+
+def _measure(run: RunFiles) -> str:
+    return "pixel accuracy" if run.data.get("task") == "segmentation" else "accuracy"
+
+
+def _state(run: RunFiles, limits: list[Limit]) -> str:
+    if not run.finished:
+        return "not finished"
+    if not limits:
+        return "baseline"
+    holds = run.certificate.get("holds")
+    if isinstance(holds, bool):
+        return "certificate holds" if holds else "certificate does not hold"
+    return f"budget{' ' if all(limit.met for limit in limits) else ' not '}met, no certificate"
+
+
+def _mood(run: RunFiles, limits: list[Limit]) -> str:
+    if not run.finished or not limits:
+        return OPEN
+    holds = run.certificate.get("holds")
+    if not all(limit.met for limit in limits) or holds is False:
+        return BAD
+    return GOOD if holds is True else OPEN
+
+
+def _unfinished(run: RunFiles) -> str:
+    last = run.records[-1] if run.records else None
+    where = f"The records end in phase “{last.phase}”, epoch {last.epoch}." if last else "There are no records yet."
+    torn = "" if run.whole or not last else " The last line is torn, as when a run is killed while it writes."
+    return f"This run was not finished when this page was made. {where}{torn}"
+
+
+def _limit_tile(limit: Limit) -> Tile:
+    value = "–" if limit.value is None else show(limit.value, limit.unit)
+    note = _asked(limit).removesuffix(f" {limit.unit}") if limit.unit in COUNTS else _asked(limit)
+    known = limit.value is not None and limit.maximum
+    filled = (
+        min(max(limit.value / limit.maximum, 0.0), 1.5) if known and limit.value is not None and limit.maximum else None
+    )
+    verdict = limit.certified if limit.certified is not None else limit.met
+    mood = OPEN if verdict is None else GOOD if verdict else BAD
+    return Tile(f"budget: {limit.cost}", value, note, mood, filled if filled is None or math.isfinite(filled) else None)
+
+
+def _result_tiles(run: RunFiles) -> list[Tile]:
+    summary, tiles = run.summary, []
+    test, validation = number(summary.get("test_accuracy")), number(summary.get("validation_accuracy"))
+    if test is not None:
+        tiles.append(Tile(f"test {_measure(run)}", percent(test), f"validation {percent(validation)}"))
+    elif validation is not None:
+        tiles.append(Tile(f"validation {_measure(run)}", percent(validation)))
+    test, validation = number(summary.get("test_mean_iou")), number(summary.get("validation_mean_iou"))
+    if test is not None:
+        tiles.append(Tile("test mean IoU", percent(test), f"validation {percent(validation)}"))
+    elif validation is not None:
+        tiles.append(Tile("validation mean IoU", percent(validation)))
+    for name, label in (("macs", "multiply-adds"), ("params", "parameters")):
+        value = number(summary.get(name))
+        if value is not None:
+            tiles.append(Tile(label, show(value, name), "one input" if name == "macs" else ""))
+    seconds = number(summary.get("seconds"))
+    if seconds is not None:
+        phases = [(name, number(value)) for name, value in mapping(summary.get("phases")).items()]
+        note = ", ".join(f"{name} {duration(value)}" for name, value in phases if value is not None)
+        tiles.append(Tile("time", duration(seconds), note))
+    return tiles

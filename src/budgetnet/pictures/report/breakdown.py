@@ -1,0 +1,101 @@
+"""Where the cost of the found architecture goes, part by part; for a schedule, how full its ticks are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from budgetnet.costs import AdditiveCost, Meter, Steps
+from budgetnet.network.graph import Architecture
+from budgetnet.pictures.report.charts import Chart, bars, columns
+from budgetnet.pictures.report.numbers import quantity
+from budgetnet.pictures.report.series import Row
+
+LARGEST_SHOWN = 14
+
+
+@dataclass(frozen=True)
+class Part:
+    """An edge, or what belongs to none."""
+
+    name: str
+    value: float
+    shown: str
+    share: str
+    probability: str
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """The parts of one cost, the largest first; they add up to the total."""
+
+    cost: str
+    total: str
+    parts: list[Part]
+
+
+def breakdowns(
+    architecture: Architecture, meters: Mapping[str, Meter], probabilities: list[float] | None
+) -> Iterator[Breakdown]:
+    """A table for each cost that adds up over edges."""
+    for name, meter in meters.items():
+        if isinstance(meter.function, AdditiveCost):
+            total = meter(architecture)
+            rows = _parts(architecture, meter.function)
+            yield Breakdown(
+                name, quantity(total, meter.unit), [_part(row, total, meter, probabilities) for row in rows]
+            )
+
+
+def breakdown_charts(architecture: Architecture, meters: Mapping[str, Meter]) -> Iterator[Chart]:
+    """The largest parts of each additive cost, the ticks of each schedule."""
+    for name, meter in meters.items():
+        if isinstance(meter.function, AdditiveCost):
+            rows = [row for row in _parts(architecture, meter.function) if row["value"] > 0]
+            shown = rows[:LARGEST_SHOWN]
+            rest = rows[LARGEST_SHOWN:]
+            if rest:
+                total = sum(row["value"] for row in rest)
+                shown.append({"name": f"{len(rest)} smaller parts", "value": total, "kind": "other"})
+            yield Chart(
+                f"Cost by edge: {name}", "The largest parts of the network.", bars(shown, name, meter.unit), wide=True
+            )
+        if isinstance(meter.function, Steps):
+            yield _schedule(architecture, meter.function, name)
+
+
+def _parts(architecture: Architecture, cost: AdditiveCost) -> list[Row]:
+    live = architecture.live()
+    graph = cost.graph
+    rows: list[Row] = [
+        {
+            "name": edge.name,
+            "value": float(cost.edges[graph.index[edge.name]]),
+            "kind": "edge",
+            "index": graph.index[edge.name],
+        }
+        for edge in live
+    ]
+    rows.append({"name": "stem and head", "value": cost.base, "kind": "other"})
+    nodes = sum(float(cost.nodes[graph.nodes.index(node)]) for node in {edge.target for edge in live})
+    if nodes:
+        rows.append({"name": "no sum for the first input of a node", "value": nodes, "kind": "other"})
+    return sorted(rows, key=lambda row: -row["value"])
+
+
+def _part(row: Row, total: float, meter: Meter, probabilities: list[float] | None) -> Part:
+    index = row.get("index")
+    probability = "" if index is None or probabilities is None else f"{probabilities[index]:.2f}"
+    share = f"{100 * row['value'] / total:.1f} %" if total else "–"
+    return Part(row["name"], row["value"], quantity(row["value"], meter.unit), share, probability)
+
+
+def _schedule(architecture: Architecture, steps: Steps, name: str) -> Chart:
+    schedule = steps.schedules(architecture.live().gates()[None])[0]
+    started = Counter(start for start, cost in zip(schedule.starts, steps.costs, strict=True) if start and cost)
+    rows = [{"x": tick, "y": started[tick]} for tick in range(1, schedule.ticks + 1)]
+    caption = (
+        f"Units that run in each of the {schedule.ticks} ticks; the line is the {steps.machines} that may run at once."
+    )
+    return Chart(f"Schedule: {name}", caption, columns(rows, "tick", "units", steps.machines), wide=True)

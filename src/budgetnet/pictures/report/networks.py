@@ -1,0 +1,58 @@
+"""The super network of a run folder, rebuilt for drawing and counting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from budgetnet.errors import UserError
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.pictures.report.folder import RunFiles
+from budgetnet.spaces import SPACES, build
+
+
+class Networks:
+    """Builds each super network once. A user's own space is built only if the user names it here, never from a file."""
+
+    def __init__(self, given: Mapping[Path, SuperNetwork] | None = None, space: str | None = None) -> None:
+        self.given = {path.resolve(): net for path, net in (given or {}).items()}
+        self.space = space
+        self._built: dict[tuple[str, tuple[int, ...] | None, int | None], SuperNetwork] = {}
+
+    def of(self, run: RunFiles) -> tuple[SuperNetwork | None, str]:
+        """The super network, or None and the reason."""
+        if run.path.resolve() in self.given:
+            return self.given[run.path.resolve()], ""
+        written = run.settings.get("space")
+        text = self.space or (written if isinstance(written, str) else "")
+        if not text:
+            return None, "The run folder does not say which space was searched."
+        if self.space is None and text.partition(":")[0] not in SPACES:
+            return (
+                None,
+                f"The space {text} is code of your own, which a report runs only when asked: add --space {text}",
+            )
+        try:
+            return self._build(text, _shape(run), _classes(run)), ""
+        except UserError as error:
+            return None, f"The space {text} could not be built: {error}"
+
+    def _build(self, text: str, shape: tuple[int, ...] | None, classes: int | None) -> SuperNetwork:
+        key = (text, shape, classes)
+        if key not in self._built:
+            self._built[key] = build(text, shape, classes)
+        return self._built[key]
+
+
+def _shape(run: RunFiles) -> tuple[int, ...] | None:
+    shape = run.data.get("input_shape")
+    if isinstance(shape, list) and shape and all(isinstance(side, int) and 0 < side <= 4096 for side in shape):
+        return tuple(shape)
+    return None
+
+
+def _classes(run: RunFiles) -> int | None:
+    classes = run.data.get("classes")
+    if isinstance(classes, list) and classes:
+        return len(classes)
+    return classes if isinstance(classes, int) and classes > 0 else None

@@ -1,0 +1,114 @@
+"""The accuracy/cost plane: the archive of a search with its front, the finished network, and several runs together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from budgetnet.costs import Meter
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.pictures.pareto import front
+from budgetnet.pictures.report.charts import Chart, plane
+from budgetnet.pictures.report.folder import Json, RunFiles, mapping
+from budgetnet.pictures.report.limits import Limit
+from budgetnet.pictures.report.numbers import number, quantity
+from budgetnet.pictures.report.series import Row, thin
+
+MOST_CANDIDATES = 400
+
+
+def archive_planes(
+    run: RunFiles, limits: Sequence[Limit], net: SuperNetwork | None, meters: Mapping[str, Meter]
+) -> Iterator[Chart]:
+    """A plane for each budget: what the search saw on shared weights, and the network that it finished."""
+    for limit in limits:
+        points, edge = _candidates(run.archive, limit.cost)
+        result = _result(run, limit)
+        if not points and not result:
+            continue
+        marks = _named(net, meters.get(limit.cost))
+        if limit.maximum is not None:
+            marks.append(
+                {"cost": limit.maximum, "kind": "budget", "name": f"budget {quantity(limit.maximum, limit.unit)}"}
+            )
+        caption = (
+            "Each point is an architecture that the search evaluated on shared weights; the line is their front. "
+            "The finished network was trained further, so it stands higher."
+        )
+        spec = plane(
+            result + points, edge, _near(marks, result + points), limit.cost, limit.unit, "validation accuracy"
+        )
+        yield Chart(f"Accuracy against {limit.cost}", caption, spec, wide=True)
+
+
+def _candidates(archive: Sequence[Json], cost: str) -> tuple[list[Row], list[Row]]:
+    rows: list[Row] = []
+    for entry in archive:
+        price, score = number(mapping(entry.get("costs")).get(cost)), number(entry.get("validation_accuracy"))
+        if price is not None and score is not None:
+            phase = str(entry.get("phase", ""))
+            name = f"{phase} {entry.get('epoch', '')}".strip() or "candidate"
+            kind = "within every budget" if entry.get("feasible") else "over a budget"
+            rows.append({"cost": price, "score": score, "kind": kind, "name": name, "weight": 28, "strength": 0.5})
+    best = front([(row["cost"], row["score"]) for row in rows])
+    edge = [{"cost": rows[i]["cost"], "score": rows[i]["score"]} for i in best]
+    keep = {id(rows[i]) for i in best}
+    others = thin([row for row in rows if id(row) not in keep], MOST_CANDIDATES)
+    return sorted([*others, *(rows[i] for i in best)], key=lambda row: row["kind"], reverse=True), edge
+
+
+def _result(run: RunFiles, limit: Limit) -> list[Row]:
+    score = number(run.summary.get("validation_accuracy"))
+    if limit.value is None or score is None:
+        return []
+    name = "the finished network"
+    return [{"cost": limit.value, "score": score, "kind": name, "name": name, "weight": 170, "strength": 1}]
+
+
+def _named(net: SuperNetwork | None, meter: Meter | None) -> list[Row]:
+    """What hand-made architectures of the same space cost; their accuracy is known only where they were trained."""
+    if net is None or meter is None:
+        return []
+    return [{"cost": meter(architecture), "kind": "network", "name": name} for name, architecture in net.named.items()]
+
+
+def _near(marks: list[Row], points: Sequence[Row]) -> list[Row]:
+    """The budget, and the marks that do not stretch the axis far beyond the points."""
+    prices = [point["cost"] for point in points] + [mark["cost"] for mark in marks if mark["kind"] == "budget"]
+    low, high = min(prices), max(prices)
+    room = 0.5 * (high - low)
+    return [mark for mark in marks if mark["kind"] == "budget" or low - room <= mark["cost"] <= high + room]
+
+
+def runs_plane(runs: Sequence[RunFiles], names: Sequence[str], cost: str, unit: str) -> Chart | None:
+    """The results of several runs; fixed architectures are baselines, the front is of all."""
+    rows = [row for run, name in zip(runs, names, strict=True) if (row := _finished(run, name, cost))]
+    if not rows:
+        return None
+    rows.sort(key=lambda row: row["kind"] != "found by search")
+    edge = [rows[i] for i in front([(row["cost"], row["score"]) for row in rows])]
+    tested = all(row["tested"] for row in rows)
+    score = "test accuracy" if tested else "validation accuracy"
+    caption = "Every finished run; the line is the Pareto front."
+    line = [{"cost": row["cost"], "score": row["score"]} for row in edge]
+    return Chart(f"Accuracy against {cost}", caption, plane(rows, line, [], cost, unit, score), wide=True)
+
+
+def _finished(run: RunFiles, name: str, cost: str) -> Row | None:
+    price = result_cost(run.summary, cost)
+    score = number(run.summary.get("test_accuracy"))
+    tested = score is not None
+    score = score if tested else number(run.summary.get("validation_accuracy"))
+    if price is None or score is None:
+        return None
+    kind = "found by search" if run.searched else "baseline"
+    return {"cost": price, "score": score, "kind": kind, "name": name, "weight": 130, "strength": 1, "tested": tested}
+
+
+def result_cost(summary: Json, cost: str) -> float | None:
+    """What a finished network costs: under a budget, or as one of the counts that every summary has."""
+    budgets: Any = summary.get("budgets")
+    for entry in map(mapping, budgets if isinstance(budgets, list) else []):
+        if entry.get("cost") == cost:
+            return number(entry.get("value"))
+    return number(summary.get(cost))

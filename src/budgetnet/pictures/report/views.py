@@ -1,0 +1,203 @@
+"""What the templates show, as plain values: a view of each run and, for several, their comparison."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from budgetnet.costs import COSTS
+from budgetnet.costs.units import show
+from budgetnet.pictures.report.anatomy import Anatomy, anatomy
+from budgetnet.pictures.report.answer import Answer, answer
+from budgetnet.pictures.report.breakdown import Breakdown, breakdown_charts, breakdowns
+from budgetnet.pictures.report.charts import Chart
+from budgetnet.pictures.report.dynamics import dynamics
+from budgetnet.pictures.report.folder import RunFiles, mapping
+from budgetnet.pictures.report.gallery import Gallery, gallery
+from budgetnet.pictures.report.limits import Limit, limits, meters
+from budgetnet.pictures.report.networks import Networks
+from budgetnet.pictures.report.numbers import number, percent
+from budgetnet.pictures.report.planes import archive_planes, result_cost, runs_plane
+from budgetnet.pictures.report.series import timeline
+
+MOST_FRAMES = 300
+"""Positions of all sliders of a page together: their probabilities are its largest part after the chart library."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A chart with the id of its place on the page."""
+
+    id: str
+    chart: Chart
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run."""
+
+    id: str
+    name: str
+    path: str
+    answer: Answer
+    proofs: list[tuple[str, str]]
+    gallery: Gallery | None
+    anatomy: Anatomy | None
+    undrawn: str
+    planes: list[Placed]
+    dynamics: list[Placed]
+    parts: list[Placed]
+    breakdowns: list[Breakdown]
+    settings: list[tuple[str, str]]
+    versions: list[tuple[str, str]]
+    command: str
+
+    @property
+    def charts(self) -> list[Placed]:
+        """All charts of this run."""
+        return [*self.planes, *self.dynamics, *self.parts]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the comparison."""
+
+    name: str
+    id: str
+    kind: str
+    state: str
+    mood: str
+    budgets: str
+    cost: str
+    validation: str
+    test: str
+    params: str
+
+
+@dataclass(frozen=True)
+class View:
+    """A page."""
+
+    title: str
+    runs: list[RunView]
+    lines: list[Line] = field(default_factory=list)
+    cost: str = ""
+    comparison: list[Placed] = field(default_factory=list)
+
+    @property
+    def charts(self) -> list[Placed]:
+        """All charts of the page."""
+        return [*self.comparison, *(chart for run in self.runs for chart in run.charts)]
+
+    @property
+    def sliders(self) -> dict[str, Any]:
+        """The frames of each run's picture."""
+        return {run.id: run.anatomy.frames for run in self.runs if run.anatomy}
+
+
+def make_view(runs: Sequence[RunFiles], networks: Networks) -> View:
+    """The view of one run, or of several side by side."""
+    names = _distinct_names(runs)
+    frames = max(MOST_FRAMES // len(runs), 12)
+    views = [
+        _run_view(run, f"run-{i}", name, networks, frames)
+        for i, (run, name) in enumerate(zip(runs, names, strict=True))
+    ]
+    if len(runs) == 1:
+        return View(f"{names[0]} – budgetnet", views)
+    cost, unit = _common_cost(runs)
+    chart = runs_plane(runs, names, cost, unit)
+    lines = [_line(run, view, cost, unit) for run, view in zip(runs, views, strict=True)]
+    title = f"{len(runs)} runs – budgetnet"
+    return View(title, views, lines, cost, [Placed("comparison-plane", chart)] if chart else [])
+
+
+def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int) -> RunView:
+    net, undrawn = networks.of(run)
+    time = timeline(run.records)
+    found = limits(run, net)
+    costs = meters(found, net) if net else {}
+    body = anatomy(run, time.frames(len(net.graph.edges), frames), net, costs) if net else None
+    kept = body.architecture if body and body.architecture and body.architecture.connected else None
+    config = run.config
+    return RunView(
+        id,
+        name,
+        str(run.path),
+        answer(run, found),
+        [(limit.cost, _how(limit)) for limit in found if limit.how],
+        gallery(run),
+        body,
+        undrawn,
+        _place(f"{id}-plane", archive_planes(run, found, net, costs)),
+        _place(f"{id}-dynamics", dynamics(time, found)),
+        _place(f"{id}-parts", breakdown_charts(kept, costs) if kept else []),
+        list(breakdowns(kept, costs, body.probabilities if body else None)) if kept else [],
+        [(str(key), _text(value)) for key, value in run.settings.items() if value not in (None, [])],
+        [(str(k), _text(v)) for part in ("versions", "machine") for k, v in mapping(config.get(part)).items()],
+        _command(config.get("command")),
+    )
+
+
+def _place(prefix: str, charts: Any) -> list[Placed]:
+    return [Placed(f"{prefix}-{i}", chart) for i, chart in enumerate(charts)]
+
+
+def _command(value: Any) -> str:
+    if isinstance(value, list):
+        return shlex.join(map(str, value))
+    return str(value) if value else ""
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
+        return ", ".join(map(str, value))
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _how(limit: Limit) -> str:
+    return ", ".join(f"{key} {_text(value)}" for key, value in limit.how.items())
+
+
+def _distinct_names(runs: Sequence[RunFiles]) -> list[str]:
+    """Folder names, with the parent's where two are equal."""
+    names = [run.name for run in runs]
+    return [
+        name if names.count(name) == 1 else f"{run.path.resolve().parent.name}/{name}"
+        for run, name in zip(runs, names, strict=True)
+    ]
+
+
+def _common_cost(runs: Sequence[RunFiles]) -> tuple[str, str]:
+    """The first budget's cost if every finished run knows it, else multiply-adds."""
+    summaries = [run.summary for run in runs if run.finished]
+    for summary in summaries:
+        budgets = summary.get("budgets")
+        for entry in map(mapping, budgets if isinstance(budgets, list) else []):
+            cost = str(entry.get("cost"))
+            if all(result_cost(other, cost) is not None for other in summaries):
+                return cost, str(entry.get("unit", ""))
+    return "macs", COSTS["macs"].unit
+
+
+def _line(run: RunFiles, view: RunView, cost: str, unit: str) -> Line:
+    summary: Mapping[str, Any] = run.summary
+    price, params = result_cost(summary, cost), number(summary.get("params"))
+    asked = run.settings.get("budgets")
+    return Line(
+        view.name,
+        view.id,
+        "search" if run.searched else "baseline",
+        view.answer.state,
+        view.answer.mood,
+        ", ".join(map(str, asked)) if isinstance(asked, list) else "",
+        "–" if price is None else show(price, unit),
+        percent(number(summary.get("validation_accuracy"))),
+        percent(number(summary.get("test_accuracy"))),
+        "–" if params is None else show(params, "params"),
+    )

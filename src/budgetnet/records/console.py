@@ -1,0 +1,96 @@
+"""The console as a sink of records: one live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from budgetnet.budgets.budget import Budget
+from budgetnet.records.records import Record
+
+
+class ConsoleSink:
+    """Shows phase, epoch, loss, accuracy, cost against budget, entropy and the time left."""
+
+    def __init__(self, budgets: Sequence[Budget], console: Console | None = None) -> None:
+        self.budgets = {budget.name: budget for budget in budgets}
+        self.console = console or Console(stderr=True, highlight=False)
+        self.progress = Progress(
+            TextColumn("{task.description:<8}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[status]}"),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.progress.start()
+        self.task: TaskID | None = None
+        self._last = ""
+
+    def write(self, record: Record) -> None:
+        """Shows one record."""
+        if record.kind == "phase":
+            self._begin(record)
+            return
+        status = self._status(record)
+        if self.task is not None:
+            self.progress.update(self.task, completed=record.step, status=status)
+        if record.kind == "epoch":
+            self._say(f"{record.phase:<8} epoch {record.epoch:<3} {_clock(record.time)}  {status}")
+
+    def _begin(self, record: Record) -> None:
+        if self.task is not None:
+            self.progress.remove_task(self.task)
+        total = record.values.get("steps")
+        self.task = self.progress.add_task(record.phase, total=total, status="")
+        epochs = record.values.get("epochs")
+        what = f"{epochs:.3g} epochs, {total} steps" if epochs else f"{total} candidates"
+        self._say(f"{record.phase:<8} {what}")
+
+    def _say(self, line: str) -> None:
+        if line != self._last:
+            self.console.print(line, markup=False, soft_wrap=True)
+        self._last = line
+
+    def _status(self, record: Record) -> str:
+        values = record.values
+        parts = []
+        if "loss" in values:
+            parts.append(f"loss {values['loss']:.3f}")
+        if "accuracy" in values:
+            parts.append(f"accuracy {values['accuracy']:.1%}")
+        if "validation_accuracy" in values:
+            parts.append(f"validation {values['validation_accuracy']:.1%}")
+        for name, budget in self.budgets.items():
+            if f"cost/{name}" in values:
+                parts.append(f"{name} {budget.show(values[f'cost/{name}'])} of {budget.show()}")
+            if f"predictor_error/{name}" in values:
+                parts.append(f"predicted to {values[f'predictor_error/{name}']:.1%}")
+        if "entropy" in values:
+            parts.append(f"entropy {values['entropy']:.3f} bits")
+        return ", ".join(parts)
+
+    def close(self) -> None:
+        """Leaves the terminal as it was."""
+        self.progress.stop()
+
+
+@contextmanager
+def working(message: str, quiet: bool = False) -> Iterator[None]:
+    """Says on a terminal that something takes its time."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield
+        return
+    with console.status(message):
+        yield
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%H:%M:%S", time.gmtime(seconds))

@@ -1,8 +1,0 @@
-"""The report: one self-contained HTML page from one or several run folders."""
-
-from __future__ import annotations
-
-from budgetnet.report.folder import RunFiles, find_runs, read_run
-from budgetnet.report.page import report, write_report
-
-__all__ = ["RunFiles", "find_runs", "read_run", "report", "write_report"]

@@ -1,0 +1,476 @@
+"""One run, from a configuration (or a user's own network and data) to a run folder."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load as load_safetensors
+from safetensors.torch import save as save_safetensors
+from torch import nn
+
+from budgetnet import spaces
+from budgetnet.budgets.budget import Budget, BudgetLike, parse_all
+from budgetnet.budgets.certificate import certify, file_checksums
+from budgetnet.budgets.feasibility import Profile, check, expected, profile
+from budgetnet.costs import macs, params
+from budgetnet.data import DataSet, check_labels
+from budgetnet.data import load as load_data
+from budgetnet.data.feeds import Feed, SplitFeed, make_feed
+from budgetnet.errors import UserError
+from budgetnet.export import Description, save_program
+from budgetnet.export.files import write_atomically
+from budgetnet.network.distribution import EdgeDistribution
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.pictures.examples import write_pictures
+from budgetnet.records.console import ConsoleSink, working
+from budgetnet.records.environment import environment, versions
+from budgetnet.records.folder import RunFolder, new_folder
+from budgetnet.records.records import Fan, JsonLines, Sink, finite
+from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
+from budgetnet.runs.config import Config, from_mapping, of_run
+from budgetnet.runs.duration import estimate
+from budgetnet.spaces.named import find_architecture
+from budgetnet.strategies.archive import Evaluated
+from budgetnet.strategies.loop import EVIDENCE_BATCHES, Loop, Outcome
+from budgetnet.strategies.policy import initial_logits
+from budgetnet.strategies.recipes import Recipe
+from budgetnet.training import checkpoint
+from budgetnet.training.evaluation import judge
+from budgetnet.training.tasks import Measure, Score, Task
+
+UNUSED = 0.10
+"""A run that leaves more of a budget than this says so."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that a run needs, made: the network, the data as feeds, the budgets, the recipe."""
+
+    net: SuperNetwork
+    task: Task
+    train: Feed
+    validation: Feed
+    test: Feed | None
+    budgets: Sequence[Budget]
+    recipe: Recipe
+    config: Config
+    data: Mapping[str, Any]
+    architecture: Architecture | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run. `model` is an ordinary nn.Module with trained weights."""
+
+    model: nn.Module
+    architecture: Architecture
+    summary: dict[str, Any]
+    certificate: dict[str, Any] | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether every budget is met."""
+        return all(budget["met"] for budget in self.summary["budgets"])
+
+
+def prepare(config: Config) -> Job:
+    """Loads the data, builds the space and the budgets of a configuration."""
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    device = choose_device(config.device)
+    data = load_data(config.data, Path(config.data_root) if config.data_root else None)
+    torch.manual_seed(config.seed)
+    net = spaces.build(config.space, data.input_shape, len(data.classes)).to(device)
+    check_output(net, data)
+    recipe = config.make_recipe(data.task)
+    feeds = [
+        make_feed(split, recipe.batch_size, config.seed, augmentation, device, net.memory_format)
+        if split is not None
+        else None
+        for split, augmentation in ((data.train, data.augmentation), (data.validation, None), (data.test, None))
+    ]
+    train, validation, test = feeds
+    assert train is not None
+    assert validation is not None
+    example = next(validation.evaluation())[0]
+    budgets = parse_all(config.budgets, net, short_names(config.costs), example)
+    about = {
+        "name": config.data,
+        "task": data.task,
+        "classes": list(data.classes),
+        "input_shape": list(data.input_shape),
+        "scaling": "[-1,1]",
+    }
+    kept = None if config.architecture is None else find_architecture(net, config.architecture).live()
+    return Job(net, Task(), train, validation, test, budgets, recipe, config, about, kept)
+
+
+def check_output(net: SuperNetwork, data: DataSet) -> None:
+    """Refuses a space whose output does not fit the task of the data."""
+    expected = (len(data.classes), *(data.input_shape[1:] if data.task == "segmentation" else ()))
+    if net.shapes.output != expected:
+        raise UserError(
+            f"{net.name} gives {'×'.join(map(str, net.shapes.output))} for an input, {data.name} ({data.task}) needs "
+            f"{'×'.join(map(str, expected))}; use a space for {data.task}, such as neural-fabric:task={data.task}"
+        )
+
+
+def check_examples(net: SuperNetwork, feed: Feed | None, classes: int | None) -> None:
+    """Refuses examples in memory that the network cannot take, or labels that its output has no place for."""
+    if not isinstance(feed, SplitFeed):
+        return
+    shape = tuple(feed.split.inputs.shape[1:])
+    if shape != net.input_shape:
+        raise UserError(
+            f"the data have inputs of {'×'.join(map(str, shape))}, the network takes "
+            f"{'×'.join(map(str, net.input_shape))}; build it with input_shape={shape}"
+        )
+    if classes is not None and not feed.split.targets.is_floating_point():
+        check_labels(feed.split.targets, classes, "the data")
+
+
+def choose_device(name: str) -> str:
+    """`auto` is the GPU where there is one."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("there is no CUDA device here; use --device cpu or auto")
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def short_names(costs: Sequence[str]) -> dict[str, str]:
+    """`package.module:energy` may be called `energy` in a budget."""
+    return {name.rpartition(":")[2]: name for name in costs}
+
+
+def start_of(job: Job, anchor: Architecture) -> EdgeDistribution:
+    """Γ as the search of this job starts it."""
+    distribution = EdgeDistribution(job.net.graph)
+    with torch.no_grad():
+        distribution.logits.copy_(initial_logits(job.recipe, job.budgets, job.net.graph, anchor))
+    return distribution
+
+
+def estimated_seconds(job: Job, anchor: Architecture) -> float:
+    """How long a job would take here, from a few timed steps of a copy of its network."""
+    net = copy.deepcopy(job.net)
+    seed, fixed = job.config.seed, job.architecture is not None
+    return estimate(
+        Loop(net, job.task, job.train, job.validation, job.budgets, job.recipe, anchor, seed=seed, fixed=fixed)
+    )
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to execute, which does not change what comes out."""
+
+    quiet: bool = False
+    resume: bool = False
+    lr_scale: float = 1.0
+    sinks: Sequence[Sink] = ()
+    should_stop: Callable[[], bool] = lambda: False
+    say: Callable[[str], None] = lambda line: None
+    profiled: Callable[[Sequence[Profile], Sequence[float | None]], None] = lambda rows, means: None
+    """Takes the profile table, before any training: each budget's range, and its expected cost at the start."""
+    patience: float = 0.0
+    """Seconds to wait for another process that is at work in the folder."""
+    command: str | None = None
+    """What the run is part of; the command line of this process if not given."""
+    judge: bool = True
+    """Whether to look at the test data; a sweep does so after it has selected (`judge_on_test`)."""
+    report: bool = True
+    watch: Untimed = OFF
+    """A running stopwatch leaves its table as profile.json in the folder."""
+
+
+def execute(job: Job, out: Path, options: Options | None = None) -> Result:
+    """Runs a job in its folder, or goes on with it; returns what is in the folder at the end.
+
+    If a measured budget does not hold when the finished network is certified, the next best architecture is finished.
+    """
+    options = options or Options()
+    folder = RunFolder(out)
+    if folder.exists and not options.resume:
+        raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
+    if not 0 < options.lr_scale < math.inf:
+        raise UserError(f"a learning rate scaled by {options.lr_scale} trains nothing; give --lr-scale above zero")
+    options.watch.phase("check")
+    fallback = job.architecture or _check(job, options)
+    with folder.locked(options.patience), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(job.config.seed)
+        if not folder.exists:
+            _begin(folder, job, options)
+        with _loop(job, folder, fallback, options) as loop:
+            outcome = loop.run()
+            certificate = _hand_over(job, folder, outcome, options)
+            while not certificate["holds"] and job.recipe.settles and loop.step_back():
+                options.say("a budget did not hold when the network was measured: finishing the next best architecture")
+                outcome = loop.run()
+                certificate = _hand_over(job, folder, outcome, options)
+        options.watch.phase("report")
+        with working("evaluating and writing the report", options.quiet):
+            result = _finish(job, folder, outcome, certificate, options)
+            if options.report:
+                _write_report(folder, options)
+        if isinstance(options.watch, Stopwatch):
+            folder.write_json("profile.json", options.watch.table())
+    _say_unused(result.summary, options)
+    return result
+
+
+def _check(job: Job, options: Options) -> Architecture:
+    """An architecture that meets every budget, and the profile table; or a refusal."""
+    with working("checking the budgets", options.quiet):
+        rows = profile(job.budgets, job.config.seed)
+        anchor = check(rows, job.config.seed)
+        means = expected(job.budgets, start_of(job, anchor))
+    options.profiled(rows, means)
+    return anchor
+
+
+def _begin(folder: RunFolder, job: Job, options: Options) -> None:
+    folder.write_json("data.json", dict(job.data))
+    command = options.command or shlex.join(["budgetnet", *sys.argv[1:]])
+    about = {"command": command, **environment()}
+    folder.write_json("config.json", {"version": versions().get("budgetnet"), **about, "config": job.config.to_dict()})
+
+
+@contextmanager
+def _loop(job: Job, folder: RunFolder, fallback: Architecture, options: Options) -> Iterator[Loop]:
+    """The training loop of a job, where its last good checkpoint left it, with its sinks open."""
+    state, corrupt = checkpoint.load_latest(folder.checkpoints)
+    for path in corrupt:
+        options.say(f"the checkpoint {path.name[:8]} is damaged and was passed over")
+    lines = JsonLines(folder.path / "records.jsonl", state["records"] if state else 0)
+    sinks: list[Sink] = [lines, *options.sinks]
+    if not options.quiet:
+        sinks.append(ConsoleSink(job.budgets))
+    numbers = itertools.count(state["number"] + 1 if state else 0)
+
+    def save(values: dict[str, Any]) -> None:
+        number = next(numbers)
+        writer.save(number, {**values, "records": lines.position, "number": number})
+
+    with Fan(sinks) as sink, checkpoint.Writer(folder.checkpoints) as writer:
+        loop = Loop(
+            job.net,
+            job.task,
+            job.train,
+            job.validation,
+            job.budgets,
+            job.recipe,
+            fallback,
+            seed=job.config.seed,
+            fixed=job.architecture is not None,
+            sink=sink,
+            save=save,
+            should_stop=options.should_stop,
+            max_time=job.config.max_time or math.inf,
+            lr_scale=options.lr_scale,
+            watch=options.watch,
+        )
+        if state:
+            loop.load_state(state)
+        try:
+            yield loop
+        finally:
+            _write_archive(folder, loop.archive.entries)
+
+
+def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
+    lines = [
+        json.dumps(
+            {
+                "kept": np.packbits(entry.gates.numpy()).tobytes().hex(),
+                "phase": entry.phase,
+                "epoch": entry.epoch,
+                **finite({"validation_accuracy": entry.metric, "validation_loss": entry.loss}),
+                "costs": dict(entry.costs),
+                "feasible": entry.feasible,
+            }
+        )
+        for entry in archive
+    ]
+    write_atomically(folder.path / "archive.jsonl", "".join(f"{line}\n" for line in lines).encode())
+
+
+def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> dict[str, Any]:
+    """Writes the network, measures it against its budgets and writes the certificate."""
+    options.watch.phase("certify")
+    model = outcome.model.eval()
+    write_atomically(folder.path / "architecture.json", (outcome.architecture.to_json() + "\n").encode())
+    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    write_atomically(folder.path / "weights.safetensors", save_safetensors(weights))
+    save_program(model, folder.path / "network.pt2", job.net.input_shape)
+    files = [folder.path / name for name in ("architecture.json", "weights.safetensors", "network.pt2")]
+    batches = [inputs for inputs, _ in itertools.islice(job.validation.evaluation(), EVIDENCE_BATCHES)]
+    with working("measuring the network against its budgets", options.quiet):
+        certificate = certify(
+            job.net,
+            outcome.architecture,
+            job.budgets,
+            network=model,
+            description=Description.of_run(job.config.space, outcome.architecture.to_json(), job.data, {}),
+            batches=batches,
+            environment=environment(),
+            checksums=file_checksums(files),
+        )
+    folder.write_json("certificate.json", certificate)
+    return certificate
+
+
+def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: dict[str, Any], options: Options) -> Result:
+    """Judges the network on all validation and test data; the summary is written last."""
+    model = outcome.model.eval()
+    test = judge(model, job.task, job.test.evaluation()) if job.test is not None and options.judge else None
+    summary = {
+        "run": str(folder.path),
+        "space": job.net.name,
+        "recipe": job.recipe.name,
+        "seed": job.config.seed,
+        "architecture": [edge.name for edge in outcome.architecture.live()],
+        "budgets": [
+            {
+                "text": entry["text"],
+                "cost": entry["cost"],
+                "unit": entry["unit"],
+                "maximum": entry["maximum"],
+                "value": entry["measured"],
+                "met": entry["holds"],
+            }
+            for entry in certificate["budgets"]
+        ],
+        **scores("validation", judge(model, job.task, job.validation.evaluation())),
+        **scores("test", test),
+        "macs": round(macs(job.net)(outcome.architecture)),
+        "params": round(params(job.net)(outcome.architecture)),
+        "seconds": sum(outcome.seconds.values()),
+        "phases": dict(outcome.seconds),
+    }
+    if job.data["task"] == "segmentation":
+        write_pictures(folder.path, model, job.validation)
+    folder.write_json("summary.json", summary)
+    return Result(model, outcome.architecture, summary, certificate)
+
+
+def scores(part: str, score: Score | None) -> dict[str, float | None]:
+    """The entries of a summary about one part of the data; a segmentation has its mean intersection over union too."""
+    entries = {f"{part}_accuracy": None if score is None else score.metric}
+    return entries if score is None or score.mean_iou is None else {**entries, f"{part}_mean_iou": score.mean_iou}
+
+
+def judge_on_test(run: Path, config: Config, patience: float = 0.0) -> None:
+    """Looks at the test data of a finished run that left them alone, and writes the score into its summary."""
+    folder = RunFolder(run)
+    job = prepare(config)
+    model = load(run, job.net).model
+    if job.test is not None:
+        with folder.locked(patience):
+            write_test_score(folder, judge(model, job.task, job.test.evaluation()))
+
+
+def write_test_score(folder: RunFolder, score: Score | None) -> None:
+    """Puts a score on test data into a summary, or takes it out."""
+    summary = {name: value for name, value in folder.read_json("summary.json").items() if name != "test_mean_iou"}
+    folder.write_json("summary.json", {**summary, **scores("test", score)})
+
+
+def _say_unused(summary: Mapping[str, Any], options: Options) -> None:
+    for budget in summary["budgets"]:
+        share = 1 - budget["value"] / budget["maximum"]
+        if budget["met"] and share > UNUSED:
+            options.say(f"{share:.0%} of the budget {budget['text']} is unused")
+
+
+def _write_report(folder: RunFolder, options: Options) -> None:
+    """The page about this run. A run is finished without it, so that a missing extra is only said."""
+    from budgetnet.pictures.report import write_report
+
+    try:
+        write_report([folder.path], folder.path / "report.html", force=True)
+    except UserError as error:
+        options.say(f"no report was written: {error}")
+
+
+def load(run: str | Path, net: SuperNetwork | None = None) -> Result:
+    """A finished run from its folder. A run on a network of your own needs that network, built as it was."""
+    folder = RunFolder(Path(run))
+    summary = folder.read_json("summary.json")
+    if net is None:
+        config, data = of_run(folder), folder.read_json("data.json")
+        if config.space == OWN:
+            raise UserError(f"{run} searched a network of your own; give it, built as it was: load({str(run)!r}, net)")
+        net = spaces.build(config.space, data["input_shape"], len(data["classes"]))
+    text = (folder.path / "architecture.json").read_text(encoding="utf-8")
+    model = extract(net, Architecture.from_json(net.graph, text)).eval()
+    model.load_state_dict(load_safetensors((folder.path / "weights.safetensors").read_bytes()))
+    certificate = folder.read_json("certificate.json") if (folder.path / "certificate.json").exists() else None
+    return Result(model, Architecture.from_json(net.graph, text), summary, certificate)
+
+
+OWN = "own"
+"""The space of a configuration made from Python with a user's own network."""
+
+
+def search(
+    net: SuperNetwork,
+    train: Any,
+    validation: Any,
+    test: Any = None,
+    *,
+    budgets: str | Sequence[BudgetLike],
+    loss: Measure | None = None,
+    metric: Measure | None = None,
+    out: str | Path | None = None,
+    recipe: str | Recipe = "fast",
+    augmentation: Any = None,
+    quiet: bool = False,
+    resume: bool = False,
+    **settings: Any,
+) -> Result:
+    """Learns a network that fits the budgets, on your own super network, data and loss.
+
+    Data are (inputs, targets) tensors or arrays, a torch Dataset, or a DataLoader. `loss` and `metric` take outputs and
+    targets and return a value per example (or one mean); the default is cross entropy and accuracy. `settings` are
+    fields of `Config`: epochs, groups, batch_size, seed, max_time, threads, device.
+    """
+    if not isinstance(net, SuperNetwork):
+        raise UserError(f"{type(net).__name__} is not a super network; make one with budgetnet.SuperNetwork or a space")
+    if train is None or validation is None:
+        raise UserError("search() was given no training or no validation data; it needs both, of different examples")
+    budgets = [budgets] if isinstance(budgets, str) else budgets
+    name = recipe if isinstance(recipe, str) else recipe.name
+    given = {"space": OWN, "data": OWN, "budgets": tuple(str(b) for b in budgets), "recipe": name, **settings}
+    config = from_mapping(given, "search()")
+    chosen = config.make_recipe("classification") if isinstance(recipe, str) else config.adjusted(recipe)
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    device = choose_device(config.device)
+    net = net.to(device)
+    feeds = [
+        make_feed(source, chosen.batch_size, config.seed, crop, device, net.memory_format)
+        if source is not None
+        else None
+        for source, crop in ((train, augmentation), (validation, None), (test, None))
+    ]
+    assert feeds[0] is not None
+    assert feeds[1] is not None
+    for feed in feeds:
+        check_examples(net, feed, classes=net.shapes.output[0] if loss is None else None)
+    task = Task(loss or Task.loss, metric or Task.metric)
+    about = {"name": OWN, "task": OWN, "classes": [], "input_shape": list(net.input_shape), "scaling": "none"}
+    parsed = parse_all(budgets, net, example=next(feeds[1].evaluation())[0])
+    job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about)
+    return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))

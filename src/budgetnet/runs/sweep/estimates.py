@@ -1,0 +1,40 @@
+"""How long the runs of a plan would take here, from a few timed steps, before any of them is started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from budgetnet.budgets.feasibility import check, profile
+from budgetnet.errors import UserError
+from budgetnet.runs.config import Config
+from budgetnet.runs.execute import estimated_seconds, prepare
+from budgetnet.runs.sweep.plan import Plan
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of a run on this machine, or why it would be refused."""
+
+    seconds: float | None
+    refusal: str = ""
+
+
+def estimates(plan: Plan) -> dict[str, Estimate]:
+    """One for each run; runs that differ only in seed or λ take the same time."""
+    known: dict[Config, Estimate] = {}
+    found: dict[str, Estimate] = {}
+    for name, config in plan.items():
+        alike = replace(config, seed=0, penalty=None)
+        if alike not in known:
+            known[alike] = _estimate(alike)
+        found[name] = known[alike]
+    return found
+
+
+def _estimate(config: Config) -> Estimate:
+    try:
+        job = prepare(config)
+        anchor = job.architecture or check(profile(job.budgets, config.seed), config.seed)
+        return Estimate(estimated_seconds(job, anchor))
+    except UserError as error:
+        return Estimate(None, str(error))

@@ -1,0 +1,90 @@
+"""The table of a sweep, made from its run folders, and the paper's model selection."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from budgetnet.export.files import write_atomically
+from budgetnet.pictures.pareto import front
+from budgetnet.records.folder import RunFolder
+from budgetnet.runs.config import Config
+from budgetnet.runs.sweep.engine import FINISHED, INTERRUPTED
+from budgetnet.runs.sweep.plan import AND, Plan
+
+COLUMNS = (
+    *("run", "state", "recipe", "seed", "penalty", "budget", "cost", "value", "unit", "met"),
+    *("validation", "test", "front", "seconds"),
+)
+"""Of table.csv. All but `seconds` are the same whenever the same sweep is run."""
+FAILURE = "failure.json"
+"""In a run's folder: how it ended, if that was not well."""
+
+Row = dict[str, Any]
+
+
+def rows(plan: Plan, out: Path) -> list[Row]:
+    """A row for each run, in the plan's order."""
+    found = [_row(name, config, RunFolder(out / name)) for name, config in plan.items()]
+    chosen = selected(plan, found)
+    return [{**row, "front": row["run"] in chosen if _searched(plan[row["run"]]) else None} for row in found]
+
+
+def selected(plan: Plan, table: Sequence[Row]) -> set[str]:
+    """The runs on the front of (cost, validation score), as in the paper: one front for each method.
+
+    A method is a space with a recipe, on some data and under some cost: that of a run's first budget. Fixed
+    architectures take no part, and test scores are not looked at.
+    """
+    methods: dict[tuple[str, ...], list[Row]] = {}
+    for row in table:
+        config = plan[row["run"]]
+        if _searched(config) and row["state"] == FINISHED:
+            methods.setdefault((config.space, config.data, config.recipe, row["cost"]), []).append(row)
+    points = {key: [(row["value"], row["validation"]) for row in members] for key, members in methods.items()}
+    return {methods[key][i]["run"] for key, known in points.items() for i in front(known)}
+
+
+def _searched(config: Config) -> bool:
+    return config.architecture is None
+
+
+def _row(name: str, config: Config, folder: RunFolder) -> Row:
+    summary: Mapping[str, Any] = folder.read_json("summary.json") if folder.finished else {}
+    failure = {} if summary else folder.read_json(FAILURE) if (folder.path / FAILURE).exists() else {}
+    limits = summary.get("budgets", [])
+    first = limits[0] if limits else {}
+    return {
+        "run": name,
+        "state": FINISHED if summary else failure.get("state", INTERRUPTED),
+        "message": failure.get("message", ""),
+        "space": config.space,
+        "architecture": config.architecture,
+        "recipe": config.recipe,
+        "seed": config.seed,
+        "penalty": config.penalty,
+        "budget": AND.join(config.budgets) if _searched(config) else None,
+        "cost": first.get("cost"),
+        "value": first.get("value"),
+        "unit": first.get("unit"),
+        "met": all(limit["met"] for limit in limits) if limits and _searched(config) else None,
+        "costs": {limit["cost"]: limit["value"] for limit in limits},
+        "macs": summary.get("macs"),
+        "params": summary.get("params"),
+        "validation": summary.get("validation_accuracy"),
+        "test": summary.get("test_accuracy"),
+        "seconds": summary.get("seconds"),
+    }
+
+
+def write_table(table: Sequence[Row], out: Path) -> None:
+    """table.json and table.csv."""
+    RunFolder(out).write_json("table.json", list(table))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    write_atomically(out / "table.csv", text.getvalue().encode())

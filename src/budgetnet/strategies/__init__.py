@@ -1,0 +1,1 @@
+"""How an architecture is found and trained."""

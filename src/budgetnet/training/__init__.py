@@ -1,0 +1,1 @@
+"""Losses, metrics, scores, and the state of a training as files."""

@@ -1,0 +1,47 @@
+"""Networks on data without training them: their score, and batch-norm statistics of their own."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from budgetnet.data.feeds import Batch, Feed
+from budgetnet.network.supernet import call
+from budgetnet.training.tasks import Score, Task
+
+RECALIBRATION_BATCHES = 3
+
+
+def recalibrate(model: nn.Module, train: Feed, batches: int = RECALIBRATION_BATCHES) -> None:
+    """Batch-norm statistics of this network's own, from a few training batches; θ stays as it is."""
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
+    momenta = [norm.momentum for norm in norms]
+    if not norms:
+        return
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+    model.train()
+    with torch.no_grad():
+        for (inputs, _), _ in zip(train.training(0), range(batches), strict=False):
+            call(model, inputs)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+
+
+def judge(model: nn.Module, task: Task, batches: Iterator[Batch]) -> Score:
+    """The score of a network in eval mode on all batches together."""
+    model.eval()
+    with torch.no_grad():
+        return functools.reduce(operator.add, (task.score(model(inputs), targets) for inputs, targets in batches))
+
+
+def evaluate(model: nn.Module, task: Task, batches: Iterator[Batch]) -> tuple[float, float]:
+    """Mean loss and metric of a network in eval mode; a loss that is no number is as bad as can be."""
+    score = judge(model, task, batches)
+    return math.inf if math.isnan(score.loss) else score.loss, score.metric

@@ -1,0 +1,207 @@
+"""Certificates: every budget by its own evidence, the verdict, the files, and measuring again from a run or a file."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from budgetnet.budgets.budget import Budget, parse, parse_all
+from budgetnet.budgets.certificate import certify, file_checksums, show
+from budgetnet.costs import Meter, macs, params, size
+from budgetnet.costs.evidence import Evidence
+from budgetnet.errors import UserError
+from budgetnet.export.files import sha256
+from budgetnet.export.stored import open_stored
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Architecture
+from budgetnet.records.environment import environment
+from tests import stored_runs
+from tests.small_runs import refused, run_cli
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run."""
+    return stored_runs.make_run(tmp_path_factory.mktemp("run"))
+
+
+def test_a_certificate_holds_what_the_issue_of_it_says() -> None:
+    net = stored_runs.network()
+    architecture = net.named["resnet-8"]
+    exact = macs(net)(architecture)
+    budgets = parse_all([f"macs<={exact}", "peak_memory<=1GB"], net)
+    certificate = json.loads(
+        json.dumps(certify(net, architecture, budgets, checksums={"file": "abc"}, environment=environment()))
+    )
+    assert list(certificate) == ["holds", "budgets", "machine", "versions", "checksums"]
+    assert certificate["holds"] is True
+    assert certificate["checksums"] == {"file": "abc"}
+    assert certificate["versions"]["torch"] == torch.__version__
+    first, second = certificate["budgets"]
+    assert {"cost", "maximum", "measured", "upper_bound", "how", "holds"} <= set(first)
+    assert (first["cost"], first["maximum"], first["measured"], first["upper_bound"]) == ("macs", exact, exact, exact)
+    assert first["how"]["method"] == "exact, counted on the network"
+    assert (first["extracted"], first["exported"]) == (exact, None)
+    assert second["upper_bound"] == max(second["how"]["analysis"], second["how"]["real_run"])
+
+
+def test_both_forms_of_the_network_are_in_the_certificate_of_a_latency() -> None:
+    net = stored_runs.network()
+    budgets = parse_all(["latency<=10s", "latency_p95(runtime=eager)<=10s", "file_size<=1GB"], net)
+    onnx, eager, file = certify(net, net.named["resnet-8"], budgets, environment=environment())["budgets"]
+    for entry, judged in ((onnx, "exported"), (eager, "extracted")):
+        assert entry[judged] == entry["measured"]
+        assert 0 < entry["extracted"] < 10
+        assert 0 < entry["exported"] < 10
+    assert (file["extracted"], file["exported"]) == (None, file["measured"])
+
+
+def test_a_cost_that_the_network_itself_exceeds_does_not_hold() -> None:
+    """The network is counted, not believed: here it is larger than the architecture that it is said to be."""
+    net = stored_runs.network()
+    small, full = net.named["resnet-8"], net.graph.full
+    for name, cost in (("macs", macs(net)), ("params", params(net)), ("size", size(net))):
+        budgets = parse_all([(name, cost(small))], net)
+        assert certify(net, small, budgets, environment=environment())["holds"]
+        [entry] = certify(net, small, budgets, network=extract(net, full), environment=environment())["budgets"]
+        assert entry["measured"] == cost(full)
+        assert not entry["holds"]
+
+
+def test_one_budget_that_does_not_hold_spoils_the_certificate() -> None:
+    net = stored_runs.network()
+    exact = macs(net)(net.graph.full)
+    certificate = certify(
+        net, net.graph.full, parse_all([f"macs<={exact - 1}", "size<=1GB"], net), environment=environment()
+    )
+    assert [entry["holds"] for entry in certificate["budgets"]] == [False, True]
+    assert certificate["holds"] is False
+    text = show(certificate)
+    assert text.count("does not hold") == 2
+    assert text.endswith("the certificate does not hold")
+
+
+def limit(function: Callable[..., float], maximum: float, **options: object) -> Budget:
+    net = stored_runs.network()
+    return Budget("made up", Meter(net.graph, function, "cost", **options), maximum)  # type: ignore[arg-type]
+
+
+def test_bounds_decide_not_values() -> None:
+    """A random cost whose mean is within the budget, but not its bound; and a bound that is no number."""
+    net = stored_runs.network()
+    values = iter([0.0, 1.0] * 10_000)
+    mean = limit(lambda _: next(values), 0.51, stochastic=True)
+    [entry] = certify(net, net.graph.full, [mean], environment=environment())["budgets"]
+    assert entry["measured"] == 0.5 < 0.51 < entry["upper_bound"]
+    assert not entry["holds"]
+
+    class Unknown:
+        def __call__(self, architecture: Architecture) -> float:
+            return 0.0
+
+        def certify(self, deliverable: object, maximum: float) -> Evidence:
+            return Evidence(0.0, float("nan"))
+
+    assert not certify(net, net.graph.full, [limit(Unknown(), 1.0)], environment=environment())["holds"]
+
+
+def test_a_cost_of_the_batch_is_measured_over_the_batches() -> None:
+    net = stored_runs.network()
+    batches = [torch.full((2,), value) for value in (1.0, 2.0, 3.0)]
+    budget = limit(lambda architecture, batch: float(batch.sum()), 100.0)
+    [entry] = certify(net, net.graph.full, [budget], batches=batches, environment=environment())["budgets"]
+    assert entry["measured"] == 4.0
+    assert entry["upper_bound"] > 4.0
+    assert entry["how"]["samples"] == 3
+
+
+def test_the_network_that_is_certified_is_left_as_it_was() -> None:
+    net = stored_runs.network()
+    network = extract(net, net.graph.full).train()
+    before = copy.deepcopy(network.state_dict())
+    certify(
+        net,
+        net.graph.full,
+        parse_all(["peak_memory<=1GB", "file_size<=1GB"], net),
+        network=network,
+        environment=environment(),
+    )
+    assert network.training
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+def test_checksums_are_of_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert file_checksums([tmp_path / "a"]) == {"a": known} == {"a": sha256(b"abc")}
+
+
+def test_a_run_is_measured_again(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_cli(capsys, "certify", run, "--json")
+    again, before = json.loads(out), json.loads((run / "certificate.json").read_text())
+    assert (code, err) == (0, "")
+    for entry, old in zip(again["budgets"], before["budgets"], strict=True):
+        assert {key: entry[key] for key in ("cost", "maximum", "measured")} == {
+            key: old[key] for key in ("cost", "maximum", "measured")
+        }
+    assert again["checksums"]["weights.safetensors"] == sha256((run / "weights.safetensors").read_bytes())
+    code, out, _ = run_cli(capsys, "certify", run)
+    assert code == 0
+    assert "the certificate holds" in out
+
+
+def test_a_budget_that_does_not_hold_is_exit_code_1(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_cli(capsys, "certify", run, "--budget", "macs<=1", "--budget", "params<=1M")
+    assert (code, err) == (1, "")
+    assert "does not hold: macs <= 1" in out
+    assert "holds: params <= 1.000M" in out
+
+
+def test_a_model_file_is_measured_itself(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "model.onnx"
+    assert run_cli(capsys, "export", run, "-o", file)[0] == 0
+    code, out, _ = run_cli(capsys, "certify", file, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [entry["cost"] for entry in found["budgets"]] == ["macs", "size"]
+    assert found["checksums"]["model.onnx"] == sha256(file.read_bytes())
+    code, out, _ = run_cli(capsys, "certify", file, "--json", "--budget", "file_size<=1MB", "--budget", "latency<=60s")
+    size, latency = json.loads(out)["budgets"]
+    assert code == 0
+    assert size["measured"] >= file.stat().st_size
+    assert latency["how"]["network"] == "exported"
+    assert latency["measured"] <= latency["upper_bound"] < 60
+    assert run_cli(capsys, "certify", file, "--budget", "file_size<=1kB")[0] == 1
+
+
+def test_weights_that_were_not_certified_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = stored_runs.make_run(tmp_path / "run")
+    weights = bytearray((folder / "weights.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (folder / "weights.safetensors").write_bytes(bytes(weights))
+    assert "not what its certificate was made for" in refused(capsys, "certify", folder)
+    (folder / "certificate.json").unlink()
+    (folder / "weights.safetensors").write_bytes(b"nothing of the kind")
+    assert "do not fit its architecture" in refused(capsys, "export", folder, "-o", tmp_path / "a.onnx")
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no finished run" in refused(capsys, "certify", tmp_path)
+    assert "there is no" in refused(capsys, "certify", tmp_path / "absent")
+
+
+def test_a_network_of_ones_own_is_given_from_python(tmp_path: Path) -> None:
+    folder = stored_runs.make_run(tmp_path / "run")
+    config = json.loads((folder / "config.json").read_text())
+    config["config"]["space"] = "own"
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="which only you can build"):
+        open_stored(folder)
+    stored = open_stored(folder, stored_runs.network(seed=9))
+    limits = [parse(pair, stored.net) for pair in stored.limits]
+    assert certify(stored.net, stored.architecture, limits, environment=environment())["holds"]

@@ -1,0 +1,212 @@
+"""`Meter` and `bind`: once per distinct live architecture, users' functions, inconsistent samples, refusals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from budgetnet.costs import COSTS, Meter, bind, macs, params, size, steps
+from budgetnet.costs import cache as cache_module
+from budgetnet.errors import UserError
+from budgetnet.network.graph import Architecture, Edge, Graph
+from budgetnet.network.supernet import SuperNetwork
+from tests.random_graphs import examples, graphs, random_gates
+
+GRAPH = Graph([Edge("a", "x", "y"), Edge("b", "y", "z"), Edge("skip", "x", "z")])
+
+
+def network() -> SuperNetwork:
+    modules = {"a": nn.Linear(3, 4), "b": nn.Linear(4, 3), "skip": nn.Identity()}
+    return SuperNetwork(GRAPH, modules, input_shape=(3,))
+
+
+def kept(*names: str) -> Architecture:
+    return Architecture(GRAPH, frozenset(names))
+
+
+def rows(*architectures: Architecture) -> Tensor:
+    return torch.stack([architecture.gates() for architecture in architectures])
+
+
+@given(graphs(), st.integers(0, 2**31))
+@examples(40)
+def test_a_function_is_called_once_per_distinct_live_architecture(graph: Graph, seed: int) -> None:
+    seen: list[Architecture] = []
+
+    def cost(architecture: Architecture) -> float:
+        seen.append(architecture)
+        return float(len(architecture))
+
+    meter = Meter(graph, cost, "edges")
+    gates = random_gates(graph, 20, seed)
+    expected = [len(graph.architecture(row).live()) for row in gates]
+    assert meter.evaluate(gates).tolist() == expected
+    assert meter.evaluate(gates.flip(0)).tolist() == expected[::-1]
+    assert len(seen) == len(set(seen)) == len({graph.architecture(row).live() for row in gates})
+    assert all(architecture == architecture.live() for architecture in seen)
+
+
+def test_dead_edges_change_no_cost() -> None:
+    meter = Meter(GRAPH, lambda architecture: float(len(architecture)), "edges")
+    assert meter(kept("skip", "a")) == meter(kept("skip")) == 1
+
+
+def test_an_inconsistent_sample_is_charged_the_full_cost() -> None:
+    meter = bind("macs", network())
+    full = macs(network())(GRAPH.full)
+    assert meter.full == full
+    assert meter.evaluate(rows(kept("a"), kept("skip"), kept(), GRAPH.full)).tolist() == [full, 0, full, full]
+    assert meter(kept("b")) == full
+
+
+def test_an_inconsistent_sample_costs_the_full_network_on_that_batch() -> None:
+    def cost(architecture: Architecture, batch: Tensor) -> float:
+        return len(architecture) * float(batch.sum())
+
+    meter = Meter(GRAPH, cost, "per batch")
+    assert meter.takes_batch
+    batch = torch.full((2,), 5.0)
+    assert meter.evaluate(rows(kept("a"), kept("skip")), batch).tolist() == [30, 10]
+    assert meter.evaluate(rows(kept("a"), kept("skip")), batch * 2).tolist() == [60, 20]
+    assert meter(kept("a", "b"), batch) == 20
+
+
+def test_a_stochastic_cost_is_drawn_again_at_every_evaluation_and_averaged_for_one_number() -> None:
+    values = iter(range(100_000))
+    meter = Meter(GRAPH, lambda _: float(next(values)), "random", stochastic=True)
+    same = rows(kept("skip"), kept("skip"))
+    assert meter.evaluate(same).tolist() == [0, 1]
+    assert meter.evaluate(same).tolist() == [2, 3]
+    draws = cache_module.STOCHASTIC_DRAWS
+    assert meter(kept("skip")) == pytest.approx(4 + (draws - 1) / 2)
+
+
+def test_a_full_memory_starts_anew_and_stays_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "CACHED", 2)
+    meter = Meter(GRAPH, lambda architecture: float(len(architecture)), "edges")
+    gates = rows(kept("skip"), kept("a", "b"), GRAPH.full)
+    for _ in range(3):
+        assert meter.evaluate(gates).tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, "many", None])
+def test_a_value_that_is_no_cost_is_refused(value: Any) -> None:
+    meter = Meter(GRAPH, lambda _: value, "odd")
+    with pytest.raises(UserError, match="the cost odd"):
+        meter(GRAPH.full)
+
+
+def test_a_function_that_raises_is_named_with_its_error() -> None:
+    def energy(_net: SuperNetwork) -> Callable[[Architecture], float]:
+        return lambda architecture: {}["volts"]
+
+    with pytest.raises(UserError, match="the cost energy raised KeyError: 'volts', for an architecture of 3 edges"):
+        bind(energy, network())(GRAPH.full)
+
+
+def test_a_users_own_error_for_users_passes_unchanged() -> None:
+    def cost(_: Architecture) -> float:
+        raise UserError("charge the battery")
+
+    with pytest.raises(UserError, match=r"^charge the battery$"):
+        Meter(GRAPH, cost, "battery")(GRAPH.full)
+
+
+def test_an_empty_batch_of_gates_has_no_costs() -> None:
+    for name in ("macs", "steps(2)"):
+        assert bind(name, network()).evaluate(torch.zeros(0, 3, dtype=torch.bool)).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "reference"),
+    [
+        ("macs", "macs", lambda net: macs(net)),
+        ("macs(paper)", "macs", lambda net: macs(net, "paper")),
+        ("macs( accounting = paper )", "macs", lambda net: macs(net, "paper")),
+        ("params", "params", params),
+        ("size", "B", size),
+        ("steps(4)", "steps", lambda net: steps(net, 4)),
+        ("steps(4, dfs)", "steps", lambda net: steps(net, 4, "dfs")),
+        ("steps(allocation=dfs,machines=2)", "steps", lambda net: steps(net, 2, "dfs")),
+    ],
+)
+def test_a_cost_is_bound_from_its_text(text: str, unit: str, reference: Callable[..., Any]) -> None:
+    net = network()
+    meter = bind(text, net)
+    assert (meter.unit, meter.stochastic) == (unit, False)
+    assert meter.name == text.replace(" ", "")
+    for architecture in (GRAPH.full, kept("skip"), kept("a", "b")):
+        assert meter(architecture) == reference(net)(architecture)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["''", "NAME"]),
+        ("macs(", ["'macs('"]),
+        ("flops", ["'flops'", ", ".join(COSTS)]),
+        ("macs(honest)", ["'honest'", "true or paper"]),
+        ("macs(paper,dfs)", ["'dfs'", "macs(accounting)"]),
+        ("params(3)", ["'3'", "params"]),
+        ("steps", ["steps needs machines", "steps(4)"]),
+        ("steps()", ["steps needs machines"]),
+        ("steps(0)", ["0 machines"]),
+        ("steps(many)", ["machines of steps", "'many'"]),
+        ("steps(2,2)", ["'2'", "critical-path"]),
+        ("steps(2,machines=3)", ["'machines=3'"]),
+        ("steps(cores=3)", ["'cores=3'", "machines, allocation"]),
+        ("no.such.module:cost", ["no.such.module"]),
+    ],
+)
+def test_a_cost_that_does_not_exist_or_fit_is_refused(text: str, words: list[str]) -> None:
+    with pytest.raises(UserError) as error:
+        bind(text, network())
+    assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def test_a_users_factory_is_called_with_the_super_network() -> None:
+    def energy(net: SuperNetwork) -> Callable[[Architecture], float]:
+        joules = {edge.name: i + 1.0 for i, edge in enumerate(net.graph.edges)}
+        return lambda architecture: sum(joules[edge.name] for edge in architecture.live())
+
+    energy.unit, energy.stochastic = "J", True  # type: ignore[attr-defined]
+    meter = bind(energy, network())
+    assert (meter.name, meter.unit, meter.stochastic) == ("energy", "J", True)
+    assert meter(kept("a", "b")) == 3
+
+
+def test_the_unit_may_be_on_what_the_factory_returns() -> None:
+    class Energy:
+        unit = "J"
+
+        def __call__(self, architecture: Architecture) -> float:
+            return 1.0
+
+    meter = bind(lambda net: Energy(), network())
+    assert (meter.unit, meter.takes_batch) == ("J", False)
+
+
+def test_a_users_cost_is_named_by_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "def energy(net, volts: float = 1.0):\n    return lambda arch: volts * len(arch)\nenergy.unit = 'J'\n"
+    (tmp_path / "own_cost_for_a_test.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    meter = bind("own_cost_for_a_test:energy(volts=2.5)", network())
+    assert (meter.name, meter.unit) == ("own_cost_for_a_test:energy(volts=2.5)", "J")
+    assert meter(GRAPH.full) == 7.5
+
+
+@pytest.mark.parametrize(
+    ("factory", "words"),
+    [(lambda net: 3.0, "gave a float"), (lambda net: net.nothing, "raised AttributeError")],
+)
+def test_a_factory_that_makes_no_function_is_refused(factory: Callable[..., Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        bind(factory, network())

@@ -1,0 +1,237 @@
+"""The report of a real search, opened from disk in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from budgetnet.cli import main, seeing
+from budgetnet.pictures.draw import Picture, save
+from budgetnet.pictures.report import write_report
+from budgetnet.spaces import build
+from tests.pictures.browser.conftest import Tab, colours, violations
+from tests.run_folders import make_run
+from tests.segmented import search_options, write_folders
+
+MakeTab = Callable[..., Tab]
+
+MIDDLE_OF_EDGE = """edge => {
+  const line = edge.querySelector('.line');
+  const point = line.getPointAtLength(line.getTotalLength() / 2).matrixTransform(line.getScreenCTM());
+  return [point.x, point.y];
+}"""
+
+
+@pytest.fixture(scope="module")
+def address(real_run: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_report([real_run], tmp_path_factory.mktemp("page") / "report.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def comparison(real_run: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("several")
+    runs = [real_run, make_run(folder / "a"), make_run(folder / "killed", stop_after=8)]
+    return write_report(runs, folder / "report.html").as_uri()
+
+
+def test_it_opens_complete_and_asks_for_nothing(address: str, tab: MakeTab) -> None:
+    seen = tab().open(address)
+    page = seen.page
+    assert seen.requests == [address]
+    plots = page.locator(".plot")
+    assert plots.count() >= 8
+    for i in range(plots.count()):
+        assert plots.nth(i).locator("svg path, svg rect").count() > 3, i
+    assert page.locator("#run-0-canvas .edge").count() == 28
+    assert page.locator("#run-0-canvas [data-node]").count() == 7
+    assert "fits its budget" in seen.words(".sentence")
+    assert colours(seen.picture("#run-0-canvas")) > 50
+    for i in range(min(plots.count(), 4)):
+        assert colours(seen.picture(f".plot >> nth={i}")) > 20
+    assert seen.errors == []
+
+
+def test_the_slider_moves_the_picture(address: str, tab: MakeTab) -> None:
+    seen = tab().open(address)
+    page = seen.page
+    final, picture = seen.words("#run-0-epoch"), seen.picture("#run-0-canvas")
+    assert final.startswith("found architecture")
+    page.locator("#run-0-slider").focus()
+    page.keyboard.press("Home")
+    first = seen.words("#run-0-epoch")
+    assert first.startswith("epoch ")
+    assert "bits per edge" in first
+    assert seen.picture("#run-0-canvas").tobytes() != picture.tobytes()
+    kept = page.locator("#run-0-canvas .edge:not(.dropped)").count()
+    assert f"{kept} edges" in first
+    page.keyboard.press("End")
+    assert seen.words("#run-0-epoch") == final
+    page.get_by_role("button", name="Play").click()
+    seen.until("document.querySelector('#run-0-epoch').textContent.startsWith('found')")
+    assert seen.errors == []
+
+
+def test_hover_shows_name_cost_and_probability(address: str, tab: MakeTab) -> None:
+    seen = tab().open(address)
+    page = seen.page
+    canvas = page.locator("#run-0-canvas")
+    canvas.scroll_into_view_if_needed()
+    assert not page.locator("#tip").is_visible()
+    shown = 0
+    for i in range(canvas.locator(".edge").count()):
+        x, y = canvas.locator(".edge").nth(i).evaluate(MIDDLE_OF_EDGE)
+        page.mouse.move(x, y)
+        under = page.evaluate("([x, y]) => ({...document.elementFromPoint(x, y)?.closest('.edge')?.dataset})", [x, y])
+        if not under:
+            continue
+        shown += 1
+        words = seen.words("#tip")
+        assert under["name"] in words
+        assert f"cost {under['cost']}" in words
+        assert float(words.rpartition("probability ")[2]) == pytest.approx(float(under["probability"]), abs=0.0051)
+    assert shown > 20
+    page.mouse.move(5, 5)
+    assert not page.locator("#tip").is_visible()
+
+
+def test_the_keyboard_reaches_everything(address: str, tab: MakeTab) -> None:
+    seen = tab().open(address)
+    page = seen.page
+    reached = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert {"run-0-play", "run-0-slider", "run-0-canvas"} <= set(reached)
+    page.locator("#run-0-canvas").focus()
+    page.keyboard.press("ArrowRight")
+    first = seen.words("#tip")
+    page.keyboard.press("ArrowRight")
+    assert seen.words("#tip") != first
+    page.keyboard.press("ArrowLeft")
+    assert seen.words("#tip") == first
+    assert page.locator(".edge.active").count() == 1
+    page.keyboard.press("Escape")
+    assert not page.locator("#tip").is_visible()
+
+
+@pytest.mark.parametrize("which", ["address", "comparison"])
+def test_a_narrow_screen_shows_everything(which: str, tab: MakeTab, request: pytest.FixtureRequest) -> None:
+    seen = tab(viewport={"width": 390, "height": 800}).open(request.getfixturevalue(which))
+    page = seen.page
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('.plot svg')].map(e => e.getBoundingClientRect()).map(b => [b.left, b.right])"
+    )
+    assert boxes
+    assert all(left >= 0 and right <= 390 for left, right in boxes)
+    wide = page.locator("#run-0-canvas")
+    assert wide.evaluate("e => e.scrollWidth > e.clientWidth"), "a picture that is too wide scrolls in its own box"
+    assert seen.errors == []
+
+
+@pytest.mark.parametrize(("which", "scheme"), [("address", "dark"), ("comparison", "light"), ("comparison", "dark")])
+def test_no_serious_accessibility_violation(
+    which: str, scheme: str, tab: MakeTab, request: pytest.FixtureRequest
+) -> None:
+    seen = tab(color_scheme=scheme).open(request.getfixturevalue(which))
+    seen.page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+    assert violations(seen.page) == []
+    assert seen.errors == []
+
+
+def test_dark_is_dark(address: str, tab: MakeTab) -> None:
+    for scheme, bright in (("light", True), ("dark", False)):
+        image = tab(color_scheme=scheme).open(address).picture("body")
+        assert (sum(image.getpixel((2, 2))) > 380) == bright  # type: ignore[arg-type]
+        corner = image.getpixel((image.width // 2, 300))
+        assert corner is not None
+
+
+def test_pictures_without_scripts(address: str, tab: MakeTab) -> None:
+    seen = tab(java_script_enabled=False).open(address)
+    images = seen.page.locator(".plot img")
+    assert images.count() == seen.page.locator(".plot").count()
+    for image in images.all():
+        box = image.bounding_box()
+        assert box is not None
+        assert box["height"] > 100
+    assert colours(seen.picture("#run-0-canvas")) > 50
+    assert colours(seen.picture(".plot")) > 20
+    assert not seen.page.locator("[data-slider]").is_visible()
+    assert seen.requests == [address]
+
+
+def test_several_runs_and_a_killed_one(comparison: str, tab: MakeTab) -> None:
+    seen = tab().open(comparison)
+    page = seen.page
+    assert seen.words("h1") == "3 runs"
+    assert page.locator("tbody tr").count() >= 3
+    assert page.locator("#comparison-plane svg path").count() > 3
+    assert "The records end in phase" in seen.words("#run-2 .warning")
+    page.get_by_role("link", name="killed").click()
+    assert page.evaluate("location.hash") == "#run-2"
+    for run in ("run-0", "run-1", "run-2"):
+        slider = page.locator(f"#{run}-slider")
+        slider.focus()
+        page.keyboard.press("Home")
+        assert seen.words(f"#{run}-epoch").startswith("epoch ")
+    assert seen.errors == []
+    assert len(seen.requests) == 1
+
+
+def test_names_with_markup_are_shown_as_text(tab: MakeTab, tmp_path: Path) -> None:
+    name = "<script>alert(1)<img src=x onerror=alert(2)>'\""
+    run = make_run(tmp_path / name, labels=(name, "b"))
+    config = (run / "config.json").read_text().replace("made-up", "</script><script>alert(3)</script>")
+    (run / "config.json").write_text(config)
+    seen = tab().open(write_report([run], tmp_path / "report.html").as_uri())
+    assert seen.words("h1") == name
+    assert "</script><script>alert(3)</script>" in seen.words("main")
+    assert seen.page.locator("img").count() == 0
+    assert seen.errors == []
+    assert len(seen.requests) == 1
+
+
+@pytest.mark.parametrize("theme", ["auto", "light", "dark"])
+def test_a_drawing_as_a_page(theme: str, tab: MakeTab, tmp_path: Path) -> None:
+    net = build("neural-fabric:width=8,scales=6,filters=2", (3, 32, 32))
+    out = save(Picture(net, title="A fabric"), tmp_path / "drawing.html", theme)
+    seen = tab(color_scheme="dark").open(out.as_uri())
+    assert seen.page.locator(".edge").count() == len(net.graph.edges)
+    image = seen.picture("svg")
+    assert (sum(image.getpixel((3, 3))) < 300) == (theme != "light")  # type: ignore[arg-type]
+    assert colours(image) > 50
+    assert violations(seen.page) == []
+    assert seen.errors == []
+    assert seen.requests == [out.as_uri()]
+
+
+def test_the_command_writes_the_page(real_run: Path, tab: MakeTab, tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    out = tmp_path / "page.html"
+    assert CliRunner().invoke(seeing.report, [str(real_run), "-o", str(out)]).exit_code == 0
+    assert tab().open(out.as_uri()).errors == []
+
+
+@pytest.fixture(scope="module")
+def segmented(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("segmented")
+    assert main([*search_options(write_folders(folder)), "--out", str(folder / "run")]) == 0
+    return (folder / "run" / "report.html").as_uri()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_a_segmentation_shows_image_truth_and_prediction(segmented: str, tab: MakeTab, width: int, scheme: str) -> None:
+    seen = tab(viewport={"width": width, "height": 900}, color_scheme=scheme).open(segmented)
+    page = seen.page
+    pictures = page.locator(".examples img")
+    assert pictures.count() == 18
+    assert pictures.evaluate_all("all => all.every(one => one.complete && one.naturalWidth === 16)")
+    assert page.locator(".classes li").all_inner_texts() == ["0", "1", "2", "ignored"]
+    assert colours(seen.picture(".examples figure")) > 5
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
+    assert (seen.errors, seen.requests) == ([], [segmented])
