@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from budgetnet.costs import COSTS, Meter, bind, macs, params, size, steps
-from budgetnet.costs import cache as cache_module
+from budgetnet.costs import base as cache_module
 from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture, Edge, Graph
 from budgetnet.network.supernet import SuperNetwork

@@ -7,7 +7,7 @@ import pytest
 
 from budgetnet.records.records import TIME_FIELDS, Fan, JsonLines, Record, read
 from tests.small_runs import Kept
-from tests.test_checkpoint import limited
+from tests.training.test_checkpoint import limited
 
 
 def record(step: int, kind: str = "step", **values: object) -> Record:

@@ -29,7 +29,7 @@ from budgetnet.training import checkpoint
 from budgetnet.training.tasks import Task
 from tests import small_runs
 from tests.small_runs import forked, mlp, same_run, short, vectors
-from tests.test_checkpoint import limited
+from tests.training.test_checkpoint import limited
 
 QUIET = Options(quiet=True)
 

@@ -13,7 +13,7 @@ from budgetnet.strategies.capacity import capacity_of
 from budgetnet.strategies.local_search import samples
 from tests.random_graphs import generator, random_gates, small_space
 from tests.small_runs import mlp
-from tests.test_settle import make
+from tests.strategies.test_local_search import make
 
 
 @pytest.mark.parametrize("net", [mlp(4), small_space("resnet-fabric", width=2)], ids=["mlp", "fabric"])

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from budgetnet.costs import predictor
+from budgetnet.costs.latency import predictor
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from tests.random_graphs import examples, small_space
