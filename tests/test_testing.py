@@ -93,6 +93,30 @@ class Ask(nn.Module):
         return x if x.is_meta else x * self.function(x)
 
 
+class PerBatch(torch.autograd.Function):
+    """A product whose backward pass divides the weight's gradient by the number of examples."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        return gradient * weight, (gradient * x).mean(0)
+
+
+class WrongGradient(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = PerBatch.apply(x, self.weight)  # type: ignore[no-untyped-call]
+        return output
+
+
 def changing() -> Callable[[], SuperNetwork]:
     counter = itertools.count()
 
@@ -127,6 +151,7 @@ def shared_buffer() -> SuperNetwork:
         (lambda: chain(a=Ask(lambda x: x.mean(0, keepdim=True))), "depend on the others"),
         (lambda: chain(a=Ask(lambda x: x.std(0) if len(x) > 1 else 1)), "depend on the others"),
         (lambda: chain(a=Remember()), "two runs of one input"),
+        (lambda: chain(a=WrongGradient()), "gradient of edge_modules.0.weight"),
         (shared_buffer, "'a' was dropped|'skip' was dropped"),
     ],
 )

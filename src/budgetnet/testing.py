@@ -17,7 +17,7 @@ Nothing in budgetnet imports this module.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -43,7 +43,8 @@ def check_space(builder: Callable[..., SuperNetwork], **arguments: Any) -> None:
     The rules: two calls build the same graph and shapes; named architectures connect the input to the output; an
     example's output depends on no other example and on no random number in eval mode; an architecture inside the super
     network is the extracted network, in eval and in train mode; a dropped edge gets no gradient and keeps its state;
-    the extracted network holds no class of budgetnet; if you pass `classes`, that many outputs come first.
+    several architectures in one batch have the outputs and gradients that they have alone; the extracted network holds
+    no class of budgetnet; if you pass `classes`, that many outputs come first.
     """
     net = _build(builder, arguments)
     again = _build(builder, arguments)
@@ -234,17 +235,39 @@ def _check_dead_edges(net: SuperNetwork, architecture: Architecture, state: dict
 
 
 def _check_groups(net: SuperNetwork) -> None:
+    """Outputs and gradients of several architectures in one batch are those of the architectures one by one."""
     net.eval()
     gates = torch.stack([architecture.gates() for architecture in _architectures(net)])
-    x = _examples(net, len(gates))
-    with torch.no_grad():
-        together = net(x, gates)
-        alone = torch.cat([net(x[i : i + 1], row) for i, row in enumerate(gates)])
+    x = _examples(net, 2 * len(gates))
+    together, gradients = _run_with_gradients(net, [(x, gates)])
+    alone, separate = _run_with_gradients(net, [(x[2 * i : 2 * i + 2], row) for i, row in enumerate(gates)])
     _require(
         _close(together, alone),
         "several architectures in one batch must each give what they give alone; "
         "let no module look at how many examples it gets",
     )
+    for name, gradient in gradients.items():
+        _require(
+            _close(gradient, separate[name]),
+            f"the gradient of {name} over several architectures in one batch must be the sum of those that they have "
+            "alone; check the backward pass of your own autograd functions",
+        )
+
+
+def _run_with_gradients(net: SuperNetwork, runs: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, dict[str, Tensor]]:
+    """The outputs of these runs, and the gradients of their summed squares by all parameters and by the examples."""
+    net.zero_grad()
+    inputs = [x.clone().requires_grad_(x.is_floating_point()) for x, _ in runs]
+    output = torch.cat([net(x, gates) for x, (_, gates) in zip(inputs, runs, strict=True)])
+    if output.requires_grad:
+        output.float().square().sum().backward()  # type: ignore[no-untyped-call]
+    gradients = {name: _gradient(parameter) for name, parameter in net.named_parameters()}
+    net.zero_grad()
+    return output.detach(), {**gradients, "the input": torch.cat([_gradient(x) for x in inputs])}
+
+
+def _gradient(tensor: Tensor) -> Tensor:
+    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad.clone()
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -47,23 +47,45 @@ def _plus(total: Tensor, term: Tensor, own: bool) -> Tensor:
 
 @contextlib.contextmanager
 def lent(part: Tensor, value: Tensor, rows: Rows) -> Iterator[Tensor]:
-    """What is saved of this part for the backward pass is the value that it was taken from; it is taken again there.
+    """Lends copied rows of a value to a module, and takes them again in the backward pass instead of keeping them.
 
-    Otherwise every reader would keep a copy of its rows, and memory would grow with the readers.
+    Otherwise every reader would keep its copy until then, and memory would grow with the number of readers. What the
+    module saves of the part, itself or a view of it, is remembered by its place in the part's storage.
     """
     if not isinstance(rows, Tensor) or not torch.is_grad_enabled():
         yield part
         return
-    source, where, shape = value.detach(), part.data_ptr(), part.shape
+    source, storage, dtype = value.detach(), part.untyped_storage().data_ptr(), part.dtype
+    written, read, loan = value._version, part._version, [part]
 
-    def pack(saved: Tensor) -> Tensor | None:
-        return None if saved.data_ptr() == where and saved.shape == shape else saved
+    def pack(saved: Tensor) -> Tensor | _View:
+        # the part is alive while it is lent, so nothing else can be at its address
+        same = saved.layout is torch.strided and saved.untyped_storage().data_ptr() == storage
+        lazy = saved.is_neg() or saved.is_conj()
+        if not same or lazy or saved.dtype != dtype or loan[0]._version != read:
+            return saved
+        return _View(saved.shape, saved.stride(), int(saved.storage_offset()))
 
-    def unpack(packed: Tensor | None) -> Tensor:
-        return _take(source, rows) if packed is None else packed
+    def unpack(packed: Tensor | _View) -> Tensor:
+        if isinstance(packed, Tensor):
+            return packed
+        if source._version != written:
+            raise RuntimeError("the value of a node was written into before the backward pass of an edge that reads it")
+        return _take(source, rows).as_strided(*packed)
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-        yield part
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            yield part
+    finally:
+        loan.clear()  # `pack` lives until the backward pass, and the part must not
+
+
+class _View(NamedTuple):
+    """Where a view lies in the storage of the rows that it is a view of."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
 
 
 class _Spread(torch.autograd.Function):
