@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._common import commit, machine
-from budgetnet.export.files import write_atomically
+from budgetnet.naming.files import write_file
 from budgetnet.records.records import read
 from budgetnet.strategies.recipes import choose
 
@@ -70,7 +70,7 @@ class Ledger(Mapping[str, dict[str, Any]]):
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self._read() | {key: entry}, indent=1, ensure_ascii=False)
-        write_atomically(self.path, (text + "\n").encode())
+        write_file(self.path, (text + "\n").encode())
 
     def _read(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}

@@ -24,7 +24,7 @@ import torch
 from benchmarks._common import RESULTS, add_data_root
 from benchmarks._ledger import Ledger, Network
 from budgetnet.costs import macs
-from budgetnet.export.files import write_atomically
+from budgetnet.naming.files import write_file
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
@@ -161,7 +161,7 @@ class Opponents:
         found = random_architectures(protocol.build(), share * protocol.whole, count, seed=round(1000 * share))
         for i, architecture in enumerate(found):
             path = self.out / f"random-{share:g}-{i}.json"
-            write_atomically(path, (architecture.to_json() + "\n").encode())
+            write_file(path, (architecture.to_json() + "\n").encode())
             networks.append(Network(path.stem, str(path), i, tuple(edge.name for edge in architecture)))
         return self._trained(networks, longer * protocol.epochs)
 
@@ -198,7 +198,7 @@ def sweep(
     for run in runs:
         lines += ["", "[[runs]]", *(f"{key} = {json.dumps(value)}" for key, value in run.items())]
     file = out.with_suffix(out.suffix + ".toml")
-    write_atomically(file, "\n".join([*lines, ""]).encode())
+    write_file(file, "\n".join([*lines, ""]).encode())
     command = [sys.executable, "-m", "budgetnet", "sweep", str(file), "--out", str(out)]
     code = subprocess.run([*command, "--test-all"] if test_all else command, check=False).returncode
     if code:

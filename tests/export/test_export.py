@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from budgetnet import data
 from budgetnet.errors import UserError
 from budgetnet.export import FORMATS, Description, export_network, open_model, predict, save_program, verify
-from budgetnet.export.files import CHECKSUM, sha256, write
+from budgetnet.export.files import CHECKSUM, sha256
 from budgetnet.export.folding import fold
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import Pieces
@@ -253,15 +253,6 @@ def test_inputs_of_another_shape_or_type_are_refused(files: dict[str, Path]) -> 
     for wrong in (torch.rand(2, 3, 8, 8), torch.rand(1, 8, 8), torch.rand(1, 1, 8, 8).double()):
         with pytest.raises(UserError, match="takes float32 inputs N×1×8×8"):
             model(wrong)
-
-
-def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "target").mkdir()
-    with pytest.raises(UserError, match="cannot be written"):
-        write(folder / "target", b"data", force=True)
-    assert [path.name for path in folder.iterdir()] == ["target"]
 
 
 def test_export_and_predict_on_the_command_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,7 +86,7 @@ def test_a_full_disk_is_said_in_a_sentence(tmp_path: Path) -> None:
 
     said = limited(2000, work)
     assert said.startswith("UserError: ")
-    assert "could not be written" in said
+    assert "cannot be written" in said
     records, whole = read(tmp_path / "records.jsonl")
     assert not whole
     assert [one.step for one in records] == list(range(len(records)))

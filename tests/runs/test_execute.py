@@ -148,7 +148,7 @@ def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(finished: Pa
     for size in (12_000, (out / "records.jsonl").stat().st_size + 100):
         said = limited(size, lambda: execute(job, out, Options(quiet=True, resume=True)) and None)
         assert said.startswith("UserError: "), said
-        assert "could not be written" in said
+        assert "cannot be written" in said
         after, corrupt = checkpoint.load_latest(out / "checkpoints")
         assert corrupt == []
         assert (after["phase"], after["step"]) >= (before["phase"], before["step"])

@@ -190,7 +190,7 @@ def test_no_room_is_said_and_the_last_checkpoint_is_whole(tmp_path: Path) -> Non
     before = sorted(path.name for path in tmp_path.iterdir())
     said = limited(20_000, lambda: checkpoint.save(tmp_path, 1, {"weights": torch.zeros(20_000)}) and None)
     assert said.startswith("UserError: ")
-    assert "could not be written" in said
+    assert "cannot be written" in said
     assert "\n" not in said
     assert sorted(path.name for path in tmp_path.iterdir()) == before, "no litter"
     assert checkpoint.load_latest(tmp_path) == ({"number": 0}, [])
@@ -198,7 +198,7 @@ def test_no_room_is_said_and_the_last_checkpoint_is_whole(tmp_path: Path) -> Non
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match="could not be written"):
+    with pytest.raises(UserError, match="cannot be written"):
         checkpoint.save(tmp_path / "file" / "checkpoints", 0, 1)
 
 
@@ -240,7 +240,7 @@ def test_what_a_writer_met_is_said_at_the_next_save_or_the_end(tmp_path: Path, l
                 writer.save(1, 1)
                 pytest.fail("the second save did not say that the first one failed")
 
-    with pytest.raises(UserError, match="could not be written"):
+    with pytest.raises(UserError, match="cannot be written"):
         saves()
 
 

@@ -17,8 +17,9 @@ from budgetnet.costs.deliverable import Certifiable, Deliverable, HasTwoForms
 from budgetnet.costs.evidence import Evidence
 from budgetnet.errors import UserError
 from budgetnet.export.description import Description
-from budgetnet.export.files import read, sha256
+from budgetnet.export.files import sha256
 from budgetnet.export.formats import FORMATS
+from budgetnet.naming.files import read_bytes
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
@@ -131,4 +132,4 @@ _TOLD = ("method", "network", "runtime", "threads", "batch", "samples")
 
 def file_checksums(paths: Sequence[Path]) -> dict[str, str]:
     """Checksums of the files that a certificate is for, by name."""
-    return {path.name: sha256(read(path)) for path in paths}
+    return {path.name: sha256(read_bytes(path)) for path in paths}

@@ -23,9 +23,9 @@ from budgetnet.data.label_maps import label_map_png
 from budgetnet.data.resize import area
 from budgetnet.errors import UserError
 from budgetnet.export import FORMATS, Description, Model, export_network, open_model
-from budgetnet.export.files import write as write_file
 from budgetnet.export.formats import need
 from budgetnet.export.stored import Stored, open_stored, without_own_checksum
+from budgetnet.naming.files import write_file
 from budgetnet.records.environment import environment
 from budgetnet.strategies.loop import EVIDENCE_BATCHES
 
@@ -151,7 +151,7 @@ def _segmentation(path: Path, model: Model, target: Path | None) -> dict[str, An
     if target is not None:
         size = read_image(path).shape[-2:]
         enlarged = torch.nn.functional.interpolate(labels[None, None].to(torch.uint8), size, mode="nearest-exact")
-        write_file(target, label_map_png(enlarged[0, 0]), force=True)
+        write_file(target, label_map_png(enlarged[0, 0]))
     named = {model.description.label(label): share for label, share in enumerate(shares)}
     return {"image": str(path), "shares": named, "label_map": None if target is None else str(target)}
 

@@ -9,10 +9,10 @@ import click
 from budgetnet.cli.options import input_shape
 from budgetnet.costs import bind
 from budgetnet.errors import UserError
+from budgetnet.naming.files import refuse_replacing
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw import THEMES, Picture, save
-from budgetnet.pictures.draw.output import refuse_overwriting
 from budgetnet.pictures.report.folder import RunFiles, find_runs, is_run, read_run
 from budgetnet.pictures.report.limits import limits, meters
 from budgetnet.pictures.report.networks import Networks
@@ -65,7 +65,8 @@ def draw(
 
     Kept edges are strong, dropped ones faint; the width is the cost, the opacity the probability of an edge.
     """
-    refuse_overwriting(out, force)
+    if not force:
+        refuse_replacing(out)
     path = Path(what)
     if path.is_dir():
         picture = _run_picture(path, cost_name, epoch, title, space)

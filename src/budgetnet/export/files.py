@@ -1,25 +1,19 @@
-"""Model files: written whole or not at all, sealed with a checksum, and read only if it still fits."""
+"""Model files: sealed with a checksum, and read only if it still fits."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from budgetnet.errors import UserError
+from budgetnet.naming.files import read_json
 
 CHECKSUM = "budgetnet.checksum"
 UNSEALED = "0" * 64
 """Stands where the checksum will be while it is computed."""
-
-TEMPORARY = ".writing-"
-"""The beginning of the name of a file that is not whole yet."""
 
 _SEAL = re.compile(re.escape(CHECKSUM.encode()) + rb"[^0-9a-f]{1,5}([0-9a-f]{64})")
 
@@ -44,70 +38,6 @@ def check_seal(data: bytes, path: Path) -> None:
     blank = data[: match.start(1)] + UNSEALED.encode() + data[match.end(1) :]
     if sha256(blank) != match[1].decode():
         raise UserError(f"{path} was changed after its export: its checksum does not match; export it again")
-
-
-def read(path: Path) -> bytes:
-    """The bytes of a file that must exist."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); check the path") from None
-
-
-def read_json(path: Path) -> Any:
-    """The value of a JSON file that must exist."""
-    try:
-        return json.loads(read(path))
-    except ValueError as error:
-        raise UserError(f"{path} does not hold JSON ({error}); restore the file") from None
-
-
-def write(path: Path, data: bytes, *, force: bool = False) -> None:
-    """Writes beside the target and renames, so that a reader never sees half a file; replaces one only if forced."""
-    if path.exists() and not force:
-        raise UserError(f"{path} exists already; choose another name, or replace it with --force")
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be written ({error.strerror}); choose a folder that exists and is yours"
-        ) from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(path)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise UserError(f"{path} cannot be written ({error.strerror}); make room or choose another folder") from None
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """A file that is there whole or not at all, whatever happens meanwhile."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
-        raise UserError(
-            f"{path} could not be written ({reason}); what was saved before is whole: make room there and resume"
-        ) from error
 
 
 def certificate_beside(path: Path) -> Mapping[str, Any] | None:

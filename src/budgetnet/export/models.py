@@ -14,8 +14,9 @@ from torch import Tensor, fx, nn
 
 from budgetnet.errors import UserError
 from budgetnet.export.description import Description
-from budgetnet.export.files import check_against_certificate, check_seal, read, sha256, write
+from budgetnet.export.files import check_against_certificate, check_seal, sha256
 from budgetnet.export.formats import FORMATS, Runner, format_of, need, program_bytes, source_runner
+from budgetnet.naming.files import read_bytes, write_file
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -74,8 +75,8 @@ def export_network(
         certificate = {**description.certificate}
         certificate["checksums"] = {**certificate.get("checksums", {}), path.name: sha256(data)}
         beside = path.with_name(f"{path.name}.certificate.json")
-        write(beside, json.dumps(certificate, indent=1).encode(), force=True)
-    write(path, data, force=force)
+        write_file(beside, json.dumps(certificate, indent=1).encode())
+    write_file(path, data, replace=force)
     return Exported(path, sha256(data), difference, len(images))
 
 
@@ -100,7 +101,7 @@ def verify(source: Runner, exported: Runner, input_shape: Sequence[int], images:
 def open_model(path: Path) -> Model:
     """A model file that `export_network` wrote and that nobody changed, ready to run."""
     chosen = format_of(path.name)
-    data = read(path)
+    data = read_bytes(path)
     if chosen is FORMATS["torch"]:
         check_against_certificate(data, path)
     else:
@@ -120,7 +121,7 @@ def save_program(network: nn.Module, path: Path, input_shape: Sequence[int]) -> 
     Nothing is added to the network: inputs are scaled as they were in training.
     """
     data = program_bytes(_evaluating(network), input_shape)
-    write(path, data, force=True)
+    write_file(path, data)
     return sha256(data)
 
 

@@ -13,8 +13,9 @@ from torch import fx
 
 from budgetnet.errors import UserError
 from budgetnet.export.description import Description
-from budgetnet.export.files import read, read_json, sha256
+from budgetnet.export.files import sha256
 from budgetnet.export.models import open_model
+from budgetnet.naming.files import read_bytes, read_json
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
@@ -57,9 +58,9 @@ def _open_run(folder: Path, net: SuperNetwork | None) -> Stored:
         raise UserError(f"{folder} holds no finished run; give the folder of one, or a model file")
     config, data = read_json(folder / "config.json")["config"], read_json(folder / "data.json")
     net = net or _build(config["space"], tuple(data["input_shape"]), len(data["classes"]), folder)
-    text = read(folder / "architecture.json").decode()
+    text = read_bytes(folder / "architecture.json").decode()
     architecture = Architecture.from_json(net.graph, text)
-    weights = read(folder / "weights.safetensors")
+    weights = read_bytes(folder / "weights.safetensors")
     certificate = read_json(folder / "certificate.json") if (folder / "certificate.json").exists() else {}
     checksums = {"weights.safetensors": sha256(weights)}
     _compare(checksums, certificate.get("checksums", {}), folder)
@@ -70,7 +71,7 @@ def _open_run(folder: Path, net: SuperNetwork | None) -> Stored:
 
 
 def _open_file(path: Path, net: SuperNetwork | None) -> Stored:
-    model, data = open_model(path), read(path)
+    model, data = open_model(path), read_bytes(path)
     description = model.description
     net = net or _build(description.space, description.input_shape, len(description.labels), path)
     architecture = Architecture.from_json(net.graph, description.architecture)

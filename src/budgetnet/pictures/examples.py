@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from budgetnet.data.feeds import Feed
 from budgetnet.data.label_maps import image_png, label_map_png
-from budgetnet.export.files import write_atomically
+from budgetnet.naming.files import write_file
 
 EXAMPLES = 6
 """The first of the validation data, always the same, so that runs can be compared by eye."""
@@ -31,7 +31,7 @@ def write_pictures(folder: Path, model: nn.Module, validation: Feed) -> None:
     for number, (image, truth, prediction) in enumerate(zip(inputs, targets, predictions, strict=True), 1):
         pictures = (image_png(_pixels(image)), label_map_png(truth), label_map_png(prediction))
         for kind, picture in zip(KINDS, pictures, strict=True):
-            write_atomically(folder / picture_file(number, kind), picture)
+            write_file(folder / picture_file(number, kind), picture)
 
 
 def _pixels(image: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from budgetnet.errors import UserError
-from budgetnet.export.files import write_atomically
+from budgetnet.naming.files import write_file
 
 LOCK_PAUSE = 0.1
 
@@ -52,7 +52,7 @@ class RunFolder:
 
     def write_json(self, name: str, value: Any) -> None:
         """A JSON file."""
-        write_atomically(self.path / name, (json.dumps(value, indent=1) + "\n").encode())
+        write_file(self.path / name, (json.dumps(value, indent=1) + "\n").encode())
 
     @contextmanager
     def locked(self, patience: float = 0.0) -> Iterator[None]:

@@ -96,7 +96,7 @@ class JsonLines:
             yield
         except OSError as error:
             raise UserError(
-                f"{self._path} could not be written ({error.strerror}); the last checkpoint is whole: make room there "
+                f"{self._path} cannot be written ({error.strerror}); the last checkpoint is whole: make room there "
                 "and resume"
             ) from error
 

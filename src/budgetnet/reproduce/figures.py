@@ -9,7 +9,7 @@ from typing import Any
 
 from budgetnet.costs import bind
 from budgetnet.errors import UserError
-from budgetnet.export.files import write_atomically
+from budgetnet.naming.files import write_file
 from budgetnet.network.graph import Architecture
 from budgetnet.pictures.draw import Picture, save
 from budgetnet.pictures.report.charts import altair, lines, static
@@ -115,5 +115,5 @@ def _write(spec: dict[str, Any], out: Path) -> Path:
     """A chart as a file; `static` hands it over as a data URI."""
     content = base64.b64decode(static(spec, CHART_WIDTH).partition(",")[2])
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, content)
+    write_file(out, content)
     return out

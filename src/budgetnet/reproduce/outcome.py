@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from budgetnet.errors import UserError
-from budgetnet.export.files import write_atomically
+from budgetnet.naming.files import write_file
 from budgetnet.records.environment import environment
 from budgetnet.records.folder import RunFolder
 from budgetnet.reproduce.catalogue import Reproduction
@@ -43,7 +43,7 @@ def write_outcome(
     RunFolder(out).write_json("table.json", value)
     text = [_head(entry, scale, plan, len(trained)), *(as_markdown(one, pictures) for one in comparisons)]
     text += [] if entry.tables else [dynamics_table(trained)]
-    write_atomically(out / "table.md", "\n".join(text).encode())
+    write_file(out / "table.md", "\n".join(text).encode())
     return value, missing
 
 

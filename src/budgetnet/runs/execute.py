@@ -30,7 +30,7 @@ from budgetnet.data import load as load_data
 from budgetnet.data.feeds import Feed, SplitFeed, make_feed
 from budgetnet.errors import UserError
 from budgetnet.export import Description, save_program
-from budgetnet.export.files import write_atomically
+from budgetnet.naming.files import write_file
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
@@ -303,16 +303,16 @@ def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
         )
         for entry in archive
     ]
-    write_atomically(folder.path / "archive.jsonl", "".join(f"{line}\n" for line in lines).encode())
+    write_file(folder.path / "archive.jsonl", "".join(f"{line}\n" for line in lines).encode())
 
 
 def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> dict[str, Any]:
     """Writes the network, measures it against its budgets and writes the certificate."""
     options.watch.phase("certify")
     model = outcome.model.eval()
-    write_atomically(folder.path / "architecture.json", (outcome.architecture.to_json() + "\n").encode())
+    write_file(folder.path / "architecture.json", (outcome.architecture.to_json() + "\n").encode())
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    write_atomically(folder.path / "weights.safetensors", save_safetensors(weights))
+    write_file(folder.path / "weights.safetensors", save_safetensors(weights))
     save_program(model, folder.path / "network.pt2", job.net.input_shape)
     files = [folder.path / name for name in ("architecture.json", "weights.safetensors", "network.pt2")]
     batches = [inputs for inputs, _ in itertools.islice(job.validation.evaluation(), EVIDENCE_BATCHES)]

@@ -19,7 +19,7 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
-from budgetnet.export.files import TEMPORARY, write_atomically
+from budgetnet.naming.files import TEMPORARY, write_file
 
 KEPT = 2
 """A checkpoint and the one before it."""
@@ -72,7 +72,7 @@ class Writer:
 def _write(folder: Path, number: int, skeleton: Any, tensors: dict[str, Tensor]) -> Path:
     content = save_safetensors(tensors, metadata={"state": json.dumps(skeleton)})
     path = folder / f"{number:08d}-{hashlib.sha256(content).hexdigest()}.checkpoint"
-    write_atomically(path, content)
+    write_file(path, content)
     _clear(folder, path)
     return path
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from markupsafe import escape
 
 from budgetnet.errors import UserError
+from budgetnet.naming.files import refuse_replacing, write_file
 from budgetnet.pictures.draw.paint import svg
 from budgetnet.pictures.draw.picture import Picture, describe
 
@@ -22,8 +21,9 @@ def save(picture: Picture, out: Path, theme: str = "auto", force: bool = False) 
     """Writes the picture as .svg, .png or .html."""
     if out.suffix.lower() not in FORMATS:
         raise UserError(f"{str(out)!r} does not end in {', '.join(FORMATS)}; the end says which format to write")
-    refuse_overwriting(out, force)
-    return write_file(out, render(picture, out.suffix.lower(), theme), force)
+    if not force:
+        refuse_replacing(out)
+    return write_file(out, render(picture, out.suffix.lower(), theme), replace=force)
 
 
 def render(picture: Picture, suffix: str, theme: str = "auto") -> bytes:
@@ -58,25 +58,3 @@ def vl_convert() -> Any:
             "this picture needs a package that is not installed; run: pip install 'budgetnet[report]'"
         ) from None
     return vl_convert
-
-
-def refuse_overwriting(out: Path, force: bool) -> None:
-    """Asked before the work is done, and again by the writing itself."""
-    if out.exists() and not force:
-        raise UserError(f"{str(out)!r} exists; give another name, or --force to replace it")
-
-
-def write_file(out: Path, content: bytes, force: bool = False) -> Path:
-    """Writes a file whole or not at all."""
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        refuse_overwriting(out, force)
-        part.write_bytes(content)
-        part.replace(out)
-    except OSError as error:
-        raise UserError(f"{str(out)!r} cannot be written ({error.strerror}); choose another place with -o") from None
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-    return out

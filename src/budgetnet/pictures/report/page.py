@@ -15,8 +15,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from budgetnet.naming.files import refuse_replacing, write_file
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.pictures.draw.output import refuse_overwriting, vl_convert, write_file
+from budgetnet.pictures.draw.output import vl_convert
 from budgetnet.pictures.draw.theme import stylesheet
 from budgetnet.pictures.report.charts import configs, static
 from budgetnet.pictures.report.folder import read_run
@@ -45,8 +46,9 @@ def write_report(
 ) -> Path:
     """Writes the report of one or several run folders, by default into the folder of the only one."""
     target = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
-    refuse_overwriting(target, force)
-    return write_file(target, report(runs, Networks(networks, space)).encode(), force)
+    if not force:
+        refuse_replacing(target)
+    return write_file(target, report(runs, Networks(networks, space)).encode(), replace=force)
 
 
 def report(runs: Sequence[Path], networks: Networks | None = None) -> str:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from budgetnet.errors import UserError
-from budgetnet.export.files import write_atomically
+from budgetnet.naming.files import write_file
 from budgetnet.runs.sweep.engine import FAILED, REFUSED, Asked, Ending, Order, code_version
 from budgetnet.runs.sweep.processes import cores, supervise
 
@@ -77,7 +77,7 @@ class DaskEngine:
     def _beat(self, count: int, stopping: bool) -> None:
         text = json.dumps({"session": self._session, "count": count, "stop": stopping})
         if not self._pulse.exists() or self._pulse.read_text(encoding="utf-8") != text:
-            write_atomically(self._pulse, text.encode())
+            write_file(self._pulse, text.encode())
 
 
 def _connect(address: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from budgetnet.export.files import write_atomically
+from budgetnet.naming.files import write_file
 from budgetnet.pictures.pareto import front
 from budgetnet.records.folder import RunFolder
 from budgetnet.runs.config import Config
@@ -87,4 +87,4 @@ def write_table(table: Sequence[Row], out: Path) -> None:
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(table)
-    write_atomically(out / "table.csv", text.getvalue().encode())
+    write_file(out / "table.csv", text.getvalue().encode())
