@@ -54,6 +54,8 @@ def state():
 
 before, loaded = state(), set(sys.modules)
 import budgetnet
+for name in budgetnet.__all__:
+    getattr(budgetnet, name)
 after = state()
 changed = [name for name in before if before[name] != after[name]]
 new = sorted({name.partition(".")[0] for name in set(sys.modules) - loaded})

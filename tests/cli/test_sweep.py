@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from budgetnet.cli.sweeping import _repeated
+from budgetnet.cli.commands.running import repeated
 from tests.small_runs import TINY, refused, run_cli
 
 Capture = pytest.CaptureFixture[str]
@@ -14,7 +14,7 @@ Capture = pytest.CaptureFixture[str]
 
 def test_lists_may_be_written_without_repeating_their_name() -> None:
     given = ["plan.toml", "--seeds", "0", "1", "--epochs", "2", "--budgets", "macs<=4%", "--seeds=3", "--quiet"]
-    assert list(_repeated(given)) == [
+    assert list(repeated(given)) == [
         *(
             "plan.toml",
             "--seeds",

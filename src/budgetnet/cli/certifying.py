@@ -34,18 +34,8 @@ COMPARED_VALUES = 2**23
 """Of large images fewer are compared: all of them pass the network at once."""
 
 
-@click.command()
-@click.argument("run_or_model", type=click.Path(path_type=Path))
-@click.option("--budget", "budgets", multiple=True, help="Hold against this instead of the budgets it was made for.")
-@click.option("--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or BUDGETNET_DATA).")
-@click.option("--json", "as_json", is_flag=True, help="The certificate as JSON.")
 def certify(run_or_model: Path, budgets: tuple[str, ...], data_root: str | None, as_json: bool) -> int:
-    """Measure a finished run or an exported model again, here: exit 0 if every budget holds, 1 if one does not.
-
-    \b
-    budgetnet certify runs/run-1
-    budgetnet certify model.onnx --budget "latency(threads=1)<=12ms" --budget "file_size<=500kB"
-    """
+    """`budgetnet certify`: returns 0 if every budget holds, 1 if one does not."""
     stored = open_stored(run_or_model)
     costs = {name.rpartition(":")[2]: name for name in (stored.config or {}).get("costs", ())}
     wanted = budgets or stored.limits
@@ -72,22 +62,8 @@ def certify(run_or_model: Path, budgets: tuple[str, ...], data_root: str | None,
     return 0 if certificate["holds"] else 1
 
 
-@click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--format", "kind", type=click.Choice(list(FORMATS)), default="onnx", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File; RUN/model.SUFFIX if not given.")
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
-@click.option("--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or BUDGETNET_DATA).")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def export(run: Path, kind: str, output: Path | None, force: bool, data_root: str | None, as_json: bool) -> None:
-    """Write the network of a finished run as a file that needs no budgetnet: float32 images in [0, 1] to logits.
-
-    The file is run in its own runtime and compared with the source, on random and on real images, before it is kept.
-
-    \b
-    budgetnet export runs/run-1 --format onnx -o model.onnx
-    budgetnet predict model.onnx photo.png
-    """
+    """`budgetnet export`: writes the network of a finished run to a file."""
     need(kind)
     stored = open_stored(run)
     if not run.is_dir():
@@ -104,23 +80,8 @@ def export(run: Path, kind: str, output: Path | None, force: bool, data_root: st
         click.echo(f"{path}: {size}, within {done.difference:.1g} of the source on {done.compared} images")
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the label maps of a segmentation.")
-@click.option("--force", is_flag=True, help="Replace label maps that exist.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON list.")
 def predict(file: Path, images: tuple[Path, ...], output: Path | None, force: bool, as_json: bool) -> None:
-    """Run an exported model on image files: the most probable label of each, and its probability.
-
-    A segmentation model gives the share of each class, and label maps as large as their images if a folder is named:
-    PNG files whose pixels are class numbers, with a palette to look at.
-
-    \b
-    budgetnet predict model.onnx cat.png dog.jpg
-    budgetnet predict model.safetensors cat.png --json
-    budgetnet predict faces.onnx photos/*.jpg -o maps
-    """
+    """`budgetnet predict`: runs an exported model on image files."""
     model = open_model(file)
     segments = model.description.task == "segmentation"
     if output is not None and not segments:

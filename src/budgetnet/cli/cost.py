@@ -10,29 +10,12 @@ import click
 
 from budgetnet.cli.options import input_shape, plain_table, print_json, print_table, whole_numbers
 from budgetnet.costs import COSTS, macs, params, size, steps, units
-from budgetnet.costs.counts import ACCOUNTINGS
-from budgetnet.costs.steps import ALLOCATIONS
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import SPACES, build
 from budgetnet.spaces.named import find_architecture
 
 
-@click.command()
-@click.argument("space")
-@click.option("--architecture", default="full", show_default=True, help="full, a named one (resnet-20), or a file.")
-@click.option("--input", "shape", default="3x32x32", show_default=True, help="Shape of one input.")
-@click.option("--classes", default=10, show_default=True, help="Classes of the head.")
-@click.option(
-    "--accounting",
-    default="true",
-    type=click.Choice(ACCOUNTINGS),
-    show_default=True,
-    help="'paper' charges up-sampling edges at their input's resolution, as the published tables do.",
-)
-@click.option("--machines", default="1,2,4", show_default=True, help="Units that run at once, for the steps.")
-@click.option("--allocation", default=ALLOCATIONS[0], type=click.Choice(ALLOCATIONS), show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def cost(
     space: str,
     architecture: str,
@@ -43,13 +26,7 @@ def cost(
     allocation: str,
     as_json: bool,
 ) -> None:
-    """What an architecture of SPACE costs, without training or measuring anything.
-
-    \b
-    budgetnet cost resnet-fabric:width=3,channels=16 --architecture resnet-20
-    budgetnet cost neural-fabric:width=8,scales=9,filters=64,task=segmentation --input 3x256x256 --classes 3
-    budgetnet cost my_package.my_module:builder --input 8 --json
-    """
+    """`budgetnet cost`: prints what an architecture costs."""
     machine_counts = whole_numbers(machines, "--machines")
     net = build(space, input_shape(shape), classes)
     found = find_architecture(net, architecture)
@@ -94,27 +71,14 @@ def _print_costs(result: dict[str, Any], allocation: str) -> None:
         click.echo(f"not counted in multiply-adds: {', '.join(result['uncounted'])}")
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def spaces(as_json: bool) -> None:
-    """The built-in super networks, with their parameters and defaults.
-
-    Name one as NAME:parameter=value,… or give your own as package.module:builder, a function that returns a
-    SuperNetwork. `classes` and `input_shape` come from the data.
-    """
+    """`budgetnet spaces`: lists the built-in super networks."""
     rows = {name: {"parameters": _parameters(builder), "about": _about(builder)} for name, builder in SPACES.items()}
     _print_listing(rows, as_json)
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def costs(as_json: bool) -> None:
-    """The costs that a budget can limit, with their arguments and units.
-
-    Write a budget as NAME(arguments)<=VALUE with a unit or a share of the full network: "macs<=40.9M",
-    "steps(4)<=20", "size<=60%". Your own cost is package.module:name, a function of the super network that returns a
-    function of an architecture.
-    """
+    """`budgetnet costs`: lists the costs that a budget can limit."""
     rows = {
         name: {"parameters": _parameters(kind.factory), "unit": kind.unit, "about": _about(kind.factory)}
         for name, kind in COSTS.items()

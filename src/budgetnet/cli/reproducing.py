@@ -12,14 +12,13 @@ import click
 
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.cli.searching import Stop, minutes
-from budgetnet.cli.sweeping import check_engine, engine_options, open_engine
+from budgetnet.cli.sweeping import check_engine, open_engine
 from budgetnet.errors import UserError
 from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder
 from budgetnet.reproduce import (
     REPRODUCTIONS,
     RUNS,
-    SCALES,
     Reproduction,
     estimated,
     find,
@@ -31,23 +30,6 @@ from budgetnet.runs.sweep import Plan, Swept, check_folder, run_sweep
 from budgetnet.runs.sweep.display import Display
 
 
-@click.command()
-@click.argument("table", required=False)
-@click.option(
-    "--scale",
-    type=click.Choice(SCALES),
-    default="reduced",
-    show_default=True,
-    help="full: the paper's setting, for those with GPUs; reduced: what two cores can do overnight or less.",
-)
-@click.option("--list", "as_list", is_flag=True, help="Every table, its runs, and an estimate of the time here.")
-@click.option("--dry-run", is_flag=True, help="Print every run of the plan; needs no data and runs nothing.")
-@click.option("--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or BUDGETNET_DATA).")
-@click.option("--batch-size", type=int, help="Examples in a batch, where memory is too small for the recipe's.")
-@click.option("--out", type=click.Path(path_type=Path), help="[default: reproductions/TABLE-SCALE]")
-@engine_options
-@click.option("--quiet", is_flag=True, help="No progress.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of tables for people.")
 def reproduce(
     table: str | None,
     scale: str,
@@ -61,16 +43,7 @@ def reproduce(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Make TABLE of the paper anew: run what is missing, write the published numbers beside ours.
-
-    \b
-    budgetnet reproduce --list                                  what there is, and how long it would take here
-    budgetnet reproduce cifar10-macs --scale full --dry-run     every run of the paper's setting
-    budgetnet reproduce cifar10-macs --data-root ~/data         reduced: smaller images and networks, fewer epochs
-    budgetnet reproduce cifar10-macs --scale full --engine dask --address tcp://host:8786
-
-    It is a sweep: start it again to go on. The folder gets table.md, table.json, charts and pictures of what was found.
-    """
+    """`budgetnet reproduce`: runs what is missing of a table, and writes the table."""
     if as_list:
         return _list([find(table)] if table else list(REPRODUCTIONS.values()), scale, as_json, quiet)
     if table is None:

@@ -15,11 +15,8 @@ from budgetnet.records.records import read
 from budgetnet.runs.config import of_run
 
 
-@click.command()
-@click.argument("folder", type=click.Path(path_type=Path), default=Path("runs"))
-@click.option("--json", "as_json", is_flag=True, help="A JSON list instead of a table.")
 def runs(folder: Path, as_json: bool) -> None:
-    """List the runs in FOLDER (runs/ if not given): budgets, accuracy, and how far each is."""
+    """`budgetnet runs`: lists the runs in a folder."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; give the one that holds your runs")
     found = [RunFolder(path) for path in sorted(folder.iterdir()) if (path / "config.json").exists()]
@@ -63,11 +60,8 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.2%}"
 
 
-@click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="The summary as JSON.")
 def show(run: Path, as_json: bool) -> None:
-    """Print one run: its configuration, its result, or how far it is."""
+    """`budgetnet show`: prints one run."""
     folder = RunFolder(run)
     row = _row(folder)
     about = folder.read_json("config.json")

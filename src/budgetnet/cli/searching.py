@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,79 +19,17 @@ from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder, new_folder
 from budgetnet.records.sinks import TensorBoard
 from budgetnet.records.stopwatch import OFF, Stopwatch
-from budgetnet.runs.config import DEVICES, Config, duration, from_mapping, from_toml, of_run
+from budgetnet.runs.config import Config, duration, from_mapping, from_toml, of_run
 from budgetnet.runs.execute import Job, Options, Result, estimated_seconds, execute, prepare, start_of
 
 
-def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of both commands. Without a value, the configuration file or the default rules."""
-    options = [
-        click.option(
-            "--data",
-            help="embedded, cifar10, cifar100, fashion-mnist, folder:path=…, lfw-parts or "
-            "segmentation-folder:images=…,labels=…; with :size=16,limit=30000.",
-        ),
-        click.option("--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or BUDGETNET_DATA)."),
-        click.option(
-            "--recipe", help="fast (default) or paper; with options, fast:anneal=0.8.", metavar="NAME[:OPTIONS]"
-        ),
-        click.option("--epochs", type=float, help="Epochs of the final training (fast), or of everything (paper)."),
-        click.option("--batch-size", type=int, help="Examples in a batch."),
-        click.option("--seed", type=int, help="Everything random follows from it."),
-        click.option(
-            "--out", type=click.Path(path_type=Path), help="Run folder; the first free runs/run-N if not given."
-        ),
-        click.option("--resume", is_flag=True, help="Go on with the run in --out, or start it if there is none."),
-        click.option("--lr-scale", type=float, default=1.0, help="With --resume: multiply the learning rate."),
-        click.option("--max-time", help="End in time with a finished network: 30m, 1h30m, 90s."),
-        click.option("--device", help=f"{', '.join(DEVICES)}."),
-        click.option("--threads", type=int, help="Threads of torch; its own choice if not given."),
-        click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings in a TOML file."),
-        click.option("--track", type=click.Choice(["tensorboard"]), help="Also write TensorBoard logs into the run."),
-        click.option("--profile", is_flag=True, help="Say where the time went, by phase and part; also profile.json."),
-        click.option("--quiet", is_flag=True, help="No progress."),
-        click.option("--json", "as_json", is_flag=True, help="One JSON object at the end."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-@click.command()
-@click.option("--space", help="Super network, such as resnet-fabric:width=3,channels=16; see `budgetnet spaces`.")
-@click.option(
-    "--budget", "budgets", multiple=True, help='Such as "macs<=40.9M"; may be repeated. See `budgetnet costs`.'
-)
-@click.option(
-    "--cost", "costs", multiple=True, help="A cost of your own, package.module:name, to call by name in a budget."
-)
-@click.option("--groups", type=int, help="Architectures that share a batch.")
-@click.option("--penalty", type=float, help="λ: fixed in the paper recipe, the start in the fast one.")
-@click.option("--dry-run", is_flag=True, help="Print what the budgets leave and the estimated time; train nothing.")
-@_shared
 def search(dry_run: bool, **options: Any) -> int:
-    """Learn a network that fits every budget, from data to a trained network in one run.
-
-    \b
-    budgetnet search                                          embedded data, about two minutes on two cores
-    budgetnet search --data cifar10 --data-root ~/data --budget "macs<=40.9M" --out runs/a
-    budgetnet search --budget "params<=0.1M" --budget "steps(4)<=12"
-    budgetnet search --space my_package.nets:build --cost my_package.costs:energy --budget "energy<=3J"
-    budgetnet search --budget "size<=60%" --dry-run
-    """
+    """`budgetnet search`: searches for a network that meets every budget, and trains it."""
     return _start(options, dry_run)
 
 
-@click.command()
-@click.argument("space")
-@click.option("--architecture", default="full", show_default=True, help="full, a named one (resnet-20), or a file.")
-@_shared
 def train(space: str, architecture: str, **options: Any) -> int:
-    """Train one fixed architecture of SPACE with the same loop, data and records as a search: a baseline.
-
-    \b
-    budgetnet train resnet-fabric:width=3,channels=8 --architecture resnet-20 --epochs 16
-    """
+    """`budgetnet train`: trains one fixed architecture, a baseline."""
     return _start({**options, "space": space, "architecture": architecture, "budgets": ()}, dry_run=False)
 
 

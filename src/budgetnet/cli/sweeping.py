@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from budgetnet.costs.units import show
 from budgetnet.errors import UserError
 from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder
-from budgetnet.runs.config import DEVICES, from_toml
+from budgetnet.runs.config import from_toml
 from budgetnet.runs.sweep import (
     DaskEngine,
     Engine,
@@ -30,67 +30,9 @@ from budgetnet.runs.sweep import (
     run_sweep,
 )
 from budgetnet.runs.sweep.display import Display
-from budgetnet.runs.sweep.plan import AXES
 from budgetnet.runs.sweep.table import Row
 
-ENGINES = ("local", "dask")
 
-
-def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where runs run: the options of every command that runs many."""
-    options = [
-        click.option("--device", help=f"{', '.join(DEVICES)}."),
-        click.option("--threads", type=int, help="Threads of a run; the cores divided by the workers if not given."),
-        click.option(
-            "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="Where runs run."
-        ),
-        click.option("--workers", type=int, help="Runs at a time (local); as many as there are cores if not given."),
-        click.option("--address", help="Of the scheduler (dask), such as tcp://host:8786."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-class _Lists(click.Command):
-    """Lets `--seeds 0 1 2` stand for `--seeds 0 --seeds 1 --seeds 2`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_repeated(args)))
-
-
-def _repeated(args: Sequence[str]) -> Iterator[str]:
-    axis, fresh = None, False
-    for arg in args:
-        if arg.startswith("--"):
-            axis, fresh = (arg if arg.removeprefix("--") in AXES else None), True
-        elif axis is not None and not fresh:
-            yield axis
-        yield arg
-        fresh = fresh and arg.startswith("--")
-
-
-@click.command(cls=_Lists)
-@click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--budgets", multiple=True, help='Each a search: "macs<=40%" "macs<=60% & params<=1M".')
-@click.option("--recipes", multiple=True, help="fast (default), paper, with options: fast:anneal=0.8.")
-@click.option("--seeds", multiple=True, type=int, help="Such as 0 1 2; 0 if not given.")
-@click.option("--penalties", multiple=True, help="λ: a list, or first:last:count such as 0.1:10:5, log-spaced.")
-@click.option("--architectures", multiple=True, help="Baselines to train: resnet-20, SPACE, SPACE@NAME or a file.")
-@click.option("--space", help="Super network; see `budgetnet spaces`.")
-@click.option("--data", help="As for `budgetnet search`.")
-@click.option("--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or BUDGETNET_DATA).")
-@click.option("--cost", "costs", multiple=True, help="A cost of your own, package.module:name.")
-@click.option("--epochs", type=float, help="Epochs of the final training (fast), or of everything (paper).")
-@click.option("--groups", type=int, help="Architectures that share a batch.")
-@click.option("--batch-size", type=int, help="Examples in a batch.")
-@click.option("--max-time", help="For each run: 30m, 1h30m, 90s.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of the sweep; sweeps/NAME for NAME.toml.")
-@engine_options
-@click.option("--test-all", is_flag=True, help="Test every run, not only the front: to compare recipes over seeds.")
-@click.option("--dry-run", is_flag=True, help="Print the plan and the estimated time; run nothing.")
-@click.option("--quiet", is_flag=True, help="No progress.")
-@click.option("--json", "as_json", is_flag=True, help="The table as JSON at the end.")
 def sweep(
     file: Path | None,
     out: Path | None,
@@ -103,16 +45,7 @@ def sweep(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Many searches, the front of (cost, validation score), and the test score of what is on it.
-
-    The settings come from the command line, from a TOML FILE, or from both. Run again, a sweep goes on: what is
-    finished stays, what was interrupted resumes.
-
-    \b
-    budgetnet sweep --budgets "macs<=40%" "macs<=60%" --seeds 0 1 --architectures resnet-20 --out sweeps/a
-    budgetnet sweep --budgets "macs<=40%" --recipes paper --penalties 0.1:10:5 --out sweeps/b
-    budgetnet sweep experiment.toml --engine dask --address tcp://host:8786
-    """
+    """`budgetnet sweep`: runs many searches and baselines."""
     plan, out = _plan(file, options), _folder(file, out)
     if dry_run:
         return _dry_run(plan, as_json, quiet)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from budgetnet.cli import main, seeing
+from budgetnet.cli import commands, main
 from budgetnet.pictures.draw import Picture, save
 from budgetnet.pictures.report import write_report
 from budgetnet.spaces import build
@@ -212,7 +212,7 @@ def test_the_command_writes_the_page(real_run: Path, tab: MakeTab, tmp_path: Pat
     from click.testing import CliRunner
 
     out = tmp_path / "page.html"
-    assert CliRunner().invoke(seeing.report, [str(real_run), "-o", str(out)]).exit_code == 0
+    assert CliRunner().invoke(commands.report, [str(real_run), "-o", str(out)]).exit_code == 0
     assert tab().open(out.as_uri()).errors == []
 
 

@@ -1,0 +1,84 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from budgetnet.cli.commands.choices import DEVICES, ENGINES, TRACKERS
+
+Command = Callable[..., Any]
+
+FILE = click.Path(path_type=Path)
+
+
+def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in the order in which `--help` lists them."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
+data_root = click.option(
+    "--data-root", envvar="BUDGETNET_DATA", help="Folder of the data sets (or the variable BUDGETNET_DATA)."
+)
+force = click.option("--force", is_flag=True, help="Replace the file if it exists.")
+run_space = click.option(
+    "--space",
+    help="The run's own space as package.module:name. Code that a run folder names is executed only if you name it.",
+)
+architecture = click.option(
+    "--architecture",
+    default="full",
+    show_default=True,
+    help="full, a named architecture (resnet-20), or a JSON file.",
+)
+input_shape = click.option("--input", "shape", default="3x32x32", show_default=True, help="Shape of one input.")
+classes = click.option("--classes", default=10, show_default=True, help="Number of classes.")
+
+training = together(
+    click.option(
+        "--data",
+        help="embedded, cifar10, cifar100, fashion-mnist, folder:path=…, lfw-parts or "
+        "segmentation-folder:images=…,labels=…; with options such as :size=16,limit=30000.",
+    ),
+    data_root,
+    click.option(
+        "--recipe", help="fast (default) or paper; with options as fast:name=value,….", metavar="NAME[:OPTIONS]"
+    ),
+    click.option("--epochs", type=float, help="Epochs of the final training (fast), or of the whole run (paper)."),
+    click.option("--batch-size", type=int, help="Examples per batch."),
+    click.option("--seed", type=int, help="Seed of everything random."),
+    click.option("--out", type=FILE, help="Run folder.  [default: the first free runs/run-N]"),
+    click.option("--resume", is_flag=True, help="Continue the run in --out, or start it if there is none."),
+    click.option("--lr-scale", type=float, default=1.0, help="With --resume: multiply the learning rate."),
+    click.option("--max-time", help="Finish within this time, with a trained network: 30m, 1h30m, 90s."),
+    click.option("--device", help=f"{', '.join(DEVICES)}."),
+    click.option("--threads", type=int, help="Number of torch threads.  [default: torch's own choice]"),
+    click.option("--config", "config_file", type=FILE, help="Read settings from a TOML file."),
+    click.option("--track", type=click.Choice(TRACKERS), help="Also write TensorBoard logs into the run folder."),
+    click.option("--profile", is_flag=True, help="Print the time by phase and part, and write profile.json."),
+    quiet,
+    click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object at the end."),
+)
+"""Options of `search` and `train`; without a value, the configuration file or the default decides."""
+
+engine = together(
+    click.option("--device", help=f"{', '.join(DEVICES)}."),
+    click.option("--threads", type=int, help="Threads per run.  [default: cores divided by workers]"),
+    click.option(
+        "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="Where runs execute."
+    ),
+    click.option("--workers", type=int, help="Runs at the same time (local).  [default: number of cores]"),
+    click.option("--address", help="Address of the scheduler (dask), such as tcp://host:8786."),
+)
+"""Options of commands that start many runs."""
