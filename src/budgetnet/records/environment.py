@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
+
+from budgetnet.costs.latency.meter import machine as machines
 
 PACKAGES = ("budgetnet", "torch", "numpy", "safetensors", "onnx", "onnxruntime")
 
@@ -21,7 +21,7 @@ def environment() -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     """Processor, cores, memory, threads in use."""
     return {
-        "processor": _processor(),
+        "processor": machines.processor(),
         "architecture": platform.machine(),
         "system": platform.system(),
         "cores": os.cpu_count(),
@@ -32,20 +32,4 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Python and the packages that matter, where they are installed."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"
+    return {"python": platform.python_version(), **machines.versions(PACKAGES)}

@@ -2,13 +2,14 @@
 
 from budgetnet.cli.commands.listing import completion, cost, costs, spaces
 from budgetnet.cli.commands.results import certify, draw, export, predict, report, runs, show, watch
-from budgetnet.cli.commands.running import reproduce, search, sweep, train
+from budgetnet.cli.commands.running import meter, reproduce, search, sweep, train
 
 COMMANDS = (
     search,
     train,
     sweep,
     reproduce,
+    meter,
     certify,
     export,
     predict,

@@ -145,3 +145,16 @@ def reproduce(**options: Any) -> int:
     from budgetnet.cli import reproducing
 
     return reproducing.reproduce(**options)
+
+
+@click.command(context_settings={"ignore_unknown_options": True}, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def meter(arguments: tuple[str, ...]) -> int:
+    """Measure networks on this device, for a search elsewhere.
+
+    The program is the same as the one file that `budgetnet meter --write meter.pyz` makes for a device without
+    budgetnet, so that it reads its options itself: `budgetnet meter --help` lists them.
+    """
+    from budgetnet.costs.latency.meter.program import main
+
+    return main(arguments)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Run = Callable[[], object]
@@ -194,6 +193,8 @@ def _no_collection() -> Iterator[None]:
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:
     """Torch on so many threads, for as long as the measurement lasts."""
+    import torch  # here, since the meter on a device has none
+
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
