@@ -36,11 +36,11 @@ def held_out_error(space: str, shape: tuple[int, ...], runtime: str, count: int)
     begin = time.perf_counter()
     seconds_full = cost(net.graph.full)
     calibration = time.perf_counter() - begin
-    known = set(cost.state()["ratios"])
+    known = set(cost.state_dict()["ratios"])
     sampled = {key_of(a): a for a in random_architectures(net.graph, 2 * count, SEED)}
     unseen = [a for key, a in sampled.items() if key not in known]
     chosen = [unseen[i] for i in np.linspace(0, len(unseen) - 1, count).astype(int)]
-    predicted = cost.predict(torch.stack([a.gates() for a in chosen])) / cost.state()["scale"]
+    predicted = cost.predict(torch.stack([a.gates() for a in chosen])) / cost.state_dict()["scale"]
     measured = np.array([float(timing.ratio(cost.series(a, SETTLE))) for a in chosen])
     errors = np.abs(predicted / measured - 1)
     return {

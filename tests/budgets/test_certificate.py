@@ -12,7 +12,7 @@ import torch
 
 from budgetnet.budgets.budget import Budget, parse, parse_all
 from budgetnet.budgets.certificate import certify, file_checksums, show
-from budgetnet.costs import Meter, macs, params, size
+from budgetnet.costs import Cost, FunctionCost, Meter, macs, params, size
 from budgetnet.costs.evidence import Evidence
 from budgetnet.errors import UserError
 from budgetnet.export.files import sha256
@@ -88,7 +88,7 @@ def test_one_budget_that_does_not_hold_spoils_the_certificate() -> None:
 
 def limit(function: Callable[..., float], maximum: float, **options: object) -> Budget:
     net = stored_runs.network()
-    return Budget("made up", Meter(net.graph, function, "cost", **options), maximum)  # type: ignore[arg-type]
+    return Budget("made up", Meter(FunctionCost(net.graph, function, "cost", **options)), maximum)  # type: ignore[arg-type]
 
 
 def test_bounds_decide_not_values() -> None:
@@ -100,14 +100,16 @@ def test_bounds_decide_not_values() -> None:
     assert entry["measured"] == 0.5 < 0.51 < entry["upper_bound"]
     assert not entry["holds"]
 
-    class Unknown:
-        def __call__(self, architecture: Architecture) -> float:
+    class Unknown(Cost):
+        def __call__(self, architecture: Architecture, batch: object = None) -> float:
             return 0.0
 
         def certify(self, deliverable: object, maximum: float) -> Evidence:
             return Evidence(0.0, float("nan"))
 
-    assert not certify(net, net.graph.full, [limit(Unknown(), 1.0)], environment=environment())["holds"]
+    assert not certify(
+        net, net.graph.full, [Budget("made up", Meter(Unknown(net.graph)), 1.0)], environment=environment()
+    )["holds"]
 
 
 def test_a_cost_of_the_batch_is_measured_over_the_batches() -> None:

@@ -20,7 +20,7 @@ from tests.small_runs import mlp
 
 def brute_force(net: SuperNetwork, cost: str) -> float:
     """The least cost of any connected subset of the edges, one by one."""
-    function = bind(cost, net).function
+    function = bind(cost, net).cost
     kept = (net.graph.architecture(row) for row in every_gate_row(net.graph))
     return min(float(function(a.live())) for a in kept if live_names(a))
 

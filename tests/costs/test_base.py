@@ -1,212 +1,196 @@
-"""`Meter` and `bind`: once per distinct live architecture, users' functions, inconsistent samples, refusals."""
+"""`Cost` and `FunctionCost`: the defaults, and functions of users that do more or less than they should."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from pathlib import Path
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from budgetnet.costs import COSTS, Meter, bind, macs, params, size, steps
-from budgetnet.costs import base as cache_module
-from budgetnet.errors import UserError
+from budgetnet.costs import Cost, Evidence, FunctionCost, Meter, bind
+from budgetnet.costs.deliverable import Deliverable
+from budgetnet.errors import Interrupted, UserError
+from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture, Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
-from tests.random_graphs import examples, graphs, random_gates
 
-GRAPH = Graph([Edge("a", "x", "y"), Edge("b", "y", "z"), Edge("skip", "x", "z")])
+GRAPH = Graph([Edge("a", "x", "y"), Edge("b", "x", "y")])
 
 
 def network() -> SuperNetwork:
-    modules = {"a": nn.Linear(3, 4), "b": nn.Linear(4, 3), "skip": nn.Identity()}
-    return SuperNetwork(GRAPH, modules, input_shape=(3,))
+    return SuperNetwork(GRAPH, {"a": nn.Linear(2, 2), "b": nn.Identity()}, input_shape=(2,))
 
 
-def kept(*names: str) -> Architecture:
-    return Architecture(GRAPH, frozenset(names))
+def deliverable(net: SuperNetwork) -> Deliverable:
+    return Deliverable(net.graph.full, extract(net, net.graph.full), lambda: b"")
 
 
-def rows(*architectures: Architecture) -> Tensor:
-    return torch.stack([architecture.gates() for architecture in architectures])
+class Edges(Cost):
+    """The number of edges, one architecture at a time."""
+
+    def __call__(self, architecture: Architecture, batch: Any = None) -> float:
+        return float(len(architecture.live()))
 
 
-@given(graphs(), st.integers(0, 2**31))
-@examples(40)
-def test_a_function_is_called_once_per_distinct_live_architecture(graph: Graph, seed: int) -> None:
-    seen: list[Architecture] = []
+class ManyEdges(Cost):
+    """The same, for many at once."""
 
-    def cost(architecture: Architecture) -> float:
-        seen.append(architecture)
+    def evaluate(self, live: Tensor) -> Tensor:
+        return live.double().sum(1)
+
+
+@pytest.mark.parametrize("kind", [Edges, ManyEdges])
+def test_one_of_two_methods_makes_a_cost(kind: type[Cost]) -> None:
+    cost = kind(GRAPH)
+    rows = torch.tensor([[True, False], [True, True]])
+    assert cost.evaluate(rows).tolist() == [1, 2]
+    assert cost(GRAPH.full) == 2
+    assert cost.evidence(GRAPH.full) == Evidence(2, 2, {"method": "exact"})
+    assert (cost.smallest(), cost.refresh(rows), cost.state_dict()) == (None, {}, {})
+    assert cost.certify(deliverable(network()), 1.0).value == 2
+    meter = bind(lambda net: kind(net.graph), network())
+    assert meter.evaluate(rows).tolist() == [1, 2]
+
+
+def test_a_cost_that_says_nothing_is_refused_where_it_is_written() -> None:
+    with pytest.raises(TypeError, match="define __call__ or evaluate"):
+
+        class Nothing(Cost):
+            unit = "J"
+
+
+class Accidental:
+    """A user's cost whose other methods have the names of ours, and mean something else."""
+
+    def __call__(self, architecture: Architecture) -> float:
         return float(len(architecture))
 
-    meter = Meter(graph, cost, "edges")
-    gates = random_gates(graph, 20, seed)
-    expected = [len(graph.architecture(row).live()) for row in gates]
-    assert meter.evaluate(gates).tolist() == expected
-    assert meter.evaluate(gates.flip(0)).tolist() == expected[::-1]
-    assert len(seen) == len(set(seen)) == len({graph.architecture(row).live() for row in gates})
-    assert all(architecture == architecture.live() for architecture in seen)
+    def evaluate(self, formula: str) -> str:
+        return formula
+
+    measure = certify = evidence = refresh = smallest = recount = state_dict = evaluate
+
+    def unit(self) -> str:
+        return "not a unit"
+
+    quantile = stochastic = unit
 
 
-def test_dead_edges_change_no_cost() -> None:
-    meter = Meter(GRAPH, lambda architecture: float(len(architecture)), "edges")
-    assert meter(kept("skip", "a")) == meter(kept("skip")) == 1
-
-
-def test_an_inconsistent_sample_is_charged_the_full_cost() -> None:
-    meter = bind("macs", network())
-    full = macs(network())(GRAPH.full)
-    assert meter.full == full
-    assert meter.evaluate(rows(kept("a"), kept("skip"), kept(), GRAPH.full)).tolist() == [full, 0, full, full]
-    assert meter(kept("b")) == full
-
-
-def test_an_inconsistent_sample_costs_the_full_network_on_that_batch() -> None:
-    def cost(architecture: Architecture, batch: Tensor) -> float:
-        return len(architecture) * float(batch.sum())
-
-    meter = Meter(GRAPH, cost, "per batch")
-    assert meter.takes_batch
-    batch = torch.full((2,), 5.0)
-    assert meter.evaluate(rows(kept("a"), kept("skip")), batch).tolist() == [30, 10]
-    assert meter.evaluate(rows(kept("a"), kept("skip")), batch * 2).tolist() == [60, 20]
-    assert meter(kept("a", "b"), batch) == 20
-
-
-def test_a_stochastic_cost_is_drawn_again_at_every_evaluation_and_averaged_for_one_number() -> None:
-    values = iter(range(100_000))
-    meter = Meter(GRAPH, lambda _: float(next(values)), "random", stochastic=True)
-    same = rows(kept("skip"), kept("skip"))
-    assert meter.evaluate(same).tolist() == [0, 1]
-    assert meter.evaluate(same).tolist() == [2, 3]
-    draws = cache_module.STOCHASTIC_DRAWS
-    assert meter(kept("skip")) == pytest.approx(4 + (draws - 1) / 2)
-
-
-def test_a_full_memory_starts_anew_and_stays_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "CACHED", 2)
-    meter = Meter(GRAPH, lambda architecture: float(len(architecture)), "edges")
-    gates = rows(kept("skip"), kept("a", "b"), GRAPH.full)
-    for _ in range(3):
-        assert meter.evaluate(gates).tolist() == [1, 2, 3]
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, "many", None])
-def test_a_value_that_is_no_cost_is_refused(value: Any) -> None:
-    meter = Meter(GRAPH, lambda _: value, "odd")
-    with pytest.raises(UserError, match="the cost odd"):
-        meter(GRAPH.full)
-
-
-def test_a_function_that_raises_is_named_with_its_error() -> None:
-    def energy(_net: SuperNetwork) -> Callable[[Architecture], float]:
-        return lambda architecture: {}["volts"]
-
-    with pytest.raises(UserError, match="the cost energy raised KeyError: 'volts', for an architecture of 3 edges"):
-        bind(energy, network())(GRAPH.full)
-
-
-def test_a_users_own_error_for_users_passes_unchanged() -> None:
-    def cost(_: Architecture) -> float:
-        raise UserError("charge the battery")
-
-    with pytest.raises(UserError, match=r"^charge the battery$"):
-        Meter(GRAPH, cost, "battery")(GRAPH.full)
-
-
-def test_an_empty_batch_of_gates_has_no_costs() -> None:
-    for name in ("macs", "steps(2)"):
-        assert bind(name, network()).evaluate(torch.zeros(0, 3, dtype=torch.bool)).shape == (0,)
-
-
-@pytest.mark.parametrize(
-    ("text", "unit", "reference"),
-    [
-        ("macs", "macs", lambda net: macs(net)),
-        ("macs(paper)", "macs", lambda net: macs(net, "paper")),
-        ("macs( accounting = paper )", "macs", lambda net: macs(net, "paper")),
-        ("params", "params", params),
-        ("size", "B", size),
-        ("steps(4)", "steps", lambda net: steps(net, 4)),
-        ("steps(4, dfs)", "steps", lambda net: steps(net, 4, "dfs")),
-        ("steps(allocation=dfs,machines=2)", "steps", lambda net: steps(net, 2, "dfs")),
-    ],
-)
-def test_a_cost_is_bound_from_its_text(text: str, unit: str, reference: Callable[..., Any]) -> None:
+def test_methods_that_happen_to_have_our_names_are_not_called() -> None:
     net = network()
-    meter = bind(text, net)
-    assert (meter.unit, meter.stochastic) == (unit, False)
-    assert meter.name == text.replace(" ", "")
-    for architecture in (GRAPH.full, kept("skip"), kept("a", "b")):
-        assert meter(architecture) == reference(net)(architecture)
+    meter = bind(lambda net: Accidental(), net)
+    assert (meter.unit, meter.stochastic, meter.cost.quantile, meter.cost.measured) == ("", False, None, False)
+    assert meter.evaluate(net.graph.full.gates()[None]).tolist() == [2]
+    assert meter.evidence(net.graph.full).value == 2
+    assert meter.certify(deliverable(net), 5.0).within(5.0)
+    assert (meter.cost.smallest(), meter.cost.refresh(torch.ones(1, 2).bool())) == (None, {})
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", ["''", "NAME"]),
-        ("macs(", ["'macs('"]),
-        ("flops", ["'flops'", ", ".join(COSTS)]),
-        ("macs(honest)", ["'honest'", "true or paper"]),
-        ("macs(paper,dfs)", ["'dfs'", "macs(accounting)"]),
-        ("params(3)", ["'3'", "params"]),
-        ("steps", ["steps needs machines", "steps(4)"]),
-        ("steps()", ["steps needs machines"]),
-        ("steps(0)", ["0 machines"]),
-        ("steps(many)", ["machines of steps", "'many'"]),
-        ("steps(2,2)", ["'2'", "critical-path"]),
-        ("steps(2,machines=3)", ["'machines=3'"]),
-        ("steps(cores=3)", ["'cores=3'", "machines, allocation"]),
-        ("no.such.module:cost", ["no.such.module"]),
-    ],
+    ("attribute", "value", "words"),
+    [("unit", 3, "a text"), ("stochastic", "no", "True or False"), ("quantile", "high", "a number")],
 )
-def test_a_cost_that_does_not_exist_or_fit_is_refused(text: str, words: list[str]) -> None:
-    with pytest.raises(UserError) as error:
-        bind(text, network())
-    assert all(word in str(error.value) for word in words), str(error.value)
-
-
-def test_a_users_factory_is_called_with_the_super_network() -> None:
+def test_a_declaration_of_the_wrong_type_is_refused(attribute: str, value: object, words: str) -> None:
     def energy(net: SuperNetwork) -> Callable[[Architecture], float]:
-        joules = {edge.name: i + 1.0 for i, edge in enumerate(net.graph.edges)}
-        return lambda architecture: sum(joules[edge.name] for edge in architecture.live())
+        return lambda architecture: 1.0
 
-    energy.unit, energy.stochastic = "J", True  # type: ignore[attr-defined]
-    meter = bind(energy, network())
-    assert (meter.name, meter.unit, meter.stochastic) == ("energy", "J", True)
-    assert meter(kept("a", "b")) == 3
+    setattr(energy, attribute, value)
+    with pytest.raises(UserError, match=f"`{attribute}` of the cost energy .* {words}"):
+        bind(energy, network())
 
 
-def test_the_unit_may_be_on_what_the_factory_returns() -> None:
-    class Energy:
-        unit = "J"
-
-        def __call__(self, architecture: Architecture) -> float:
-            return 1.0
-
-    meter = bind(lambda net: Energy(), network())
-    assert (meter.unit, meter.takes_batch) == ("J", False)
+def test_a_function_that_calls_exit_is_one_sentence() -> None:
+    with pytest.raises(UserError, match="the cost energy called exit, for an architecture of 2 edges; correct"):
+        FunctionCost(GRAPH, lambda _: sys.exit(3), "energy")(GRAPH.full)
+    with pytest.raises(UserError, match="the cost exit called exit; correct the function"):
+        bind(_exit, network())
 
 
-def test_a_users_cost_is_named_by_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "def energy(net, volts: float = 1.0):\n    return lambda arch: volts * len(arch)\nenergy.unit = 'J'\n"
-    (tmp_path / "own_cost_for_a_test.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    meter = bind("own_cost_for_a_test:energy(volts=2.5)", network())
-    assert (meter.name, meter.unit) == ("own_cost_for_a_test:energy(volts=2.5)", "J")
-    assert meter(GRAPH.full) == 7.5
+def _exit(net: SuperNetwork) -> Callable[[Architecture], float]:
+    sys.exit("enough")
 
 
-@pytest.mark.parametrize(
-    ("factory", "words"),
-    [(lambda net: 3.0, "gave a float"), (lambda net: net.nothing, "raised AttributeError")],
-)
-def test_a_factory_that_makes_no_function_is_refused(factory: Callable[..., Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        bind(factory, network())
+_exit.__name__ = "exit"
+
+
+def test_a_long_error_of_several_lines_becomes_one_short_line() -> None:
+    def energy(architecture: Architecture) -> float:
+        raise ValueError("first line\n" + 5000 * "x")
+
+    with pytest.raises(UserError, match="raised ValueError: first line, for an architecture") as error:
+        FunctionCost(GRAPH, energy, "energy")(GRAPH.full)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+def test_a_wish_to_stop_passes() -> None:
+    def energy(architecture: Architecture) -> float:
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        FunctionCost(GRAPH, energy, "energy")(GRAPH.full)
+
+
+def test_a_factory_without_a_signature_is_one_sentence() -> None:
+    with pytest.raises(UserError, match="the cost dict has no signature"):
+        bind(dict, network())
+
+
+def test_annotations_that_cannot_be_looked_up_are_left_alone() -> None:
+    def energy(net: SuperNetwork, volts: Nowhere = 1.0) -> Callable[[Architecture], float]:  # type: ignore[name-defined]  # noqa: F821
+        return lambda architecture: 1.0
+
+    assert bind(energy, network())(GRAPH.full) == 1
+
+
+class Raising(Cost):
+    """A user's own `Cost` with faults."""
+
+    def evaluate(self, live: Tensor) -> Tensor:
+        raise KeyError("volts")
+
+    def certify(self, deliverable: Deliverable, maximum: float) -> Evidence:
+        raise RuntimeError("no meter")
+
+
+def test_the_errors_of_a_users_cost_class_are_one_sentence() -> None:
+    net = network()
+    meter = bind(lambda net: Raising(net.graph), net)
+    with pytest.raises(UserError, match="raised KeyError: 'volts'; correct it"):
+        meter(net.graph.full)
+    with pytest.raises(UserError, match="raised RuntimeError: no meter; correct it"):
+        meter.certify(deliverable(net), 1.0)
+
+
+class Negative(Cost):
+    def evaluate(self, live: Tensor) -> Tensor:
+        return -live.double().sum(1)
+
+
+def test_the_values_of_a_users_cost_class_are_checked() -> None:
+    with pytest.raises(UserError, match=r"is -2\.0; a cost must be a finite number"):
+        bind(lambda net: Negative(net.graph), network())(GRAPH.full)
+
+
+def test_a_cost_that_changes_its_mind_fails_its_certificate() -> None:
+    """It is asked again for the certificate, not looked up: a cost that was cheap while searching is found out."""
+    values: Mapping[str, list[float]] = {"later": [3.0, 5.0], "steady": [3.0, 3.0]}
+    for name, given in values.items():
+        left = iter(given)
+        meter = Meter(FunctionCost(GRAPH, lambda _, left=left: next(left), name))  # type: ignore[misc]
+        assert meter(GRAPH.full) == 3.0
+        evidence = meter.certify(deliverable(network()), 10.0)
+        assert evidence.value == given[1]
+        assert evidence.within(10.0) is (name == "steady")
+        assert evidence.how.get("value_before", 3.0) == 3.0
+
+
+def test_without_a_search_before_it_a_certificate_asks_twice() -> None:
+    left = iter([3.0, 2.0])
+    meter = Meter(FunctionCost(GRAPH, lambda _: next(left), "fickle"))
+    evidence = meter.certify(deliverable(network()), 10.0)
+    assert not evidence.within(10.0)
+    assert evidence.upper_bound == 3.0

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 import pytest
 from torch import nn
 
-from budgetnet.costs import Meter, bind
+from budgetnet.costs import FunctionCost, Meter, bind
 from budgetnet.costs.chance import bounding_rank, draws_needed, mean_bound, quantile_bound
 from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture, Edge, Graph
@@ -62,7 +62,7 @@ def test_a_quantile_is_asked_for_by_an_attribute() -> None:
 
     delay.unit, delay.quantile = "s", 0.95  # type: ignore[attr-defined]
     meter = bind(delay, network())
-    assert (meter.stochastic, meter.quantile, meter.unit) == (True, 0.95, "s")
+    assert (meter.stochastic, meter.cost.quantile, meter.unit) == (True, 0.95, "s")
     evidence = meter.evidence(GRAPH.full)
     assert evidence.value == 95
     assert 95 < evidence.upper_bound <= 100
@@ -73,13 +73,19 @@ def test_a_quantile_is_asked_for_by_an_attribute() -> None:
 @pytest.mark.parametrize("quantile", [0, 1, -0.2, 95])
 def test_a_quantile_outside_of_zero_and_one_is_refused(quantile: float) -> None:
     with pytest.raises(UserError, match="between 0 and 1"):
-        Meter(GRAPH, lambda _: 1.0, "odd", quantile=quantile)
+        FunctionCost(GRAPH, lambda _: 1.0, "odd", quantile=quantile)
+
+
+@pytest.mark.parametrize("quantile", [0.9999, 1 - 1e-12])
+def test_a_quantile_that_takes_too_many_draws_is_refused_with_their_number(quantile: float) -> None:
+    with pytest.raises(UserError, match=f"takes {draws_needed(quantile):,} draws, more than 10,000"):
+        FunctionCost(GRAPH, lambda _: 1.0, "rare", quantile=quantile)
 
 
 def test_a_cost_of_the_batch_is_averaged_over_batches() -> None:
-    meter = Meter(GRAPH, lambda architecture, batch: len(architecture) * float(batch), "energy")
+    meter = Meter(FunctionCost(GRAPH, lambda architecture, batch: len(architecture) * float(batch), "energy"))
     assert meter.takes_batch
-    evidence = meter.evidence_over(GRAPH.full, [1, 2, 6])
+    evidence = meter.evidence(GRAPH.full, [1, 2, 6])
     assert evidence.value == fmean([2, 4, 12])
     assert evidence.upper_bound == pytest.approx(6 + 1.6448536 * stdev([2, 4, 12]) / math.sqrt(3))
     meter.example = 5

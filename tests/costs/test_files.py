@@ -26,10 +26,10 @@ def test_the_estimate_is_close_to_the_exported_bytes(name: str) -> None:
     for architecture in random_architectures(net.graph, 5, seed=2):
         assert meter(architecture) == pytest.approx(meter.evidence(architecture).value, rel=0.1)
     live = torch.stack([a.gates() for a in random_architectures(net.graph, COMPARED, seed=3)])
-    assert meter.function.refresh(live)["error"] < 0.1
-    assert meter(meter.function.smallest()) == float(
-        meter.evaluate(live).min().clamp_max(meter(meter.function.smallest()))
-    )
+    assert meter.cost.refresh(live)["error"] < 0.1
+    smallest = meter.cost.smallest()
+    assert smallest is not None
+    assert meter(smallest) == float(meter.evaluate(live).min().clamp_max(meter(smallest)))
 
 
 def test_the_file_with_its_certificate_is_within_what_was_certified(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from budgetnet.costs import bind
-from budgetnet.costs.base import Measurable
 from budgetnet.costs.latency.predictor import random_architectures
 from budgetnet.costs.memory import Call, Footprint, peak, peak_memory, run_peak, state_bytes
 from budgetnet.errors import UserError
@@ -100,10 +99,10 @@ def test_evidence_is_the_larger_of_both_and_the_environment_is_left_alone(capfd:
     before = dict(os.environ)
     meter = bind("peak_memory(batch=2)", net)
     evidence = meter.evidence(net.graph.full)
-    assert isinstance(meter.function, Measurable)
+    assert meter.cost.measured
     assert (meter.unit, meter.name) == ("B", "peak_memory(batch=2)")
     assert evidence.upper_bound == max(evidence.how["analysis"], evidence.how["real_run"])
-    assert meter.function.refresh(net.graph.full.gates()[None])["error"] < 0.1
+    assert meter.cost.refresh(net.graph.full.gates()[None])["error"] < 0.1
     assert dict(os.environ) == before
     assert capfd.readouterr().err == ""
 

@@ -159,7 +159,7 @@ def test_probability_is_opacity_and_cost_is_width() -> None:
     probabilities = torch.rand(len(net.graph.edges), generator=generator(1)).tolist()
     drawn = elements(svg(Picture(net, None, probabilities, meter)), "edge")
     by_index = {int(element.get("data-index", "")): element for element in drawn}
-    costs = [meter.function.edges[i].item() for i in range(len(probabilities))]  # type: ignore[attr-defined]
+    costs = [meter.cost.edges[i].item() for i in range(len(probabilities))]  # type: ignore[attr-defined]
     opacities = [float(by_index[i].get("opacity", "")) for i in range(len(costs))]
     widths = [
         float(line.get("stroke-width", ""))
@@ -183,7 +183,7 @@ def test_ticks_are_colours(machines: int) -> None:
     net = build("neural-fabric:width=3,scales=3,filters=2", (3, 8, 8))
     meter = bind(f"steps({machines})", net)
     text = svg(Picture(net, net.graph.full, None, meter))
-    starts = meter.function.schedules(net.graph.full.gates()[None])[0].starts  # type: ignore[attr-defined]
+    starts = meter.cost.schedules(net.graph.full.gates()[None])[0].starts  # type: ignore[attr-defined]
     colours = {}
     for element in elements(text, "edge"):
         line = element.find(f"{SVG}path[2]")

@@ -49,7 +49,7 @@ class Budget:
 
     def holds(self, evidence: Evidence) -> bool:
         """Whether the evidence's upper bound is within the budget."""
-        return evidence.upper_bound <= self.maximum
+        return evidence.within(self.maximum)
 
     def show(self, value: float | None = None) -> str:
         """A value of this cost (the maximum if none is given) for people."""
@@ -160,7 +160,7 @@ def _likely_cost(meter: Meter, gates: Tensor, batch: Any) -> Tensor:
 
 def proven_within(budgets: Sequence[Budget], architecture: Architecture, batches: Sequence[Any] = ()) -> bool:
     """Whether an architecture holds every budget by evidence, with room for worse evidence the next time."""
-    return all(budget.meter.evidence_on(architecture, batches).cautious <= budget.maximum for budget in budgets)
+    return all(budget.meter.evidence(architecture, batches).cautious <= budget.maximum for budget in budgets)
 
 
 def tightened(budgets: Sequence[Budget], architecture: Architecture, batches: Sequence[Any] = ()) -> list[Budget]:
@@ -169,7 +169,7 @@ def tightened(budgets: Sequence[Budget], architecture: Architecture, batches: Se
 
 
 def _tightened(budget: Budget, architecture: Architecture, batches: Sequence[Any]) -> Budget:
-    found = budget.meter.evidence_on(architecture, batches).cautious
+    found = budget.meter.evidence(architecture, batches).cautious
     if found <= budget.maximum:
         return budget
     thought = float(_likely_cost(budget.meter, architecture.gates()[None], None)[0])

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 from torch import fx
 
 from budgetnet.costs import Meter, units
-from budgetnet.costs.deliverable import Certifiable, Deliverable, HasTwoForms
-from budgetnet.costs.evidence import Evidence
+from budgetnet.costs.deliverable import Deliverable
 from budgetnet.errors import UserError
 from budgetnet.export.description import Description
 from budgetnet.export.files import sha256
@@ -66,8 +65,8 @@ def certify(
     described = description or Description(net.name, architecture.to_json(), net.input_shape, ())
     described = replace(described, certificate={})  # room for the new one is set aside
     pack = partial(FORMATS["onnx"].pack, network, described)
-    deliverable = Deliverable(architecture, network, (lambda: onnx) if onnx else pack, final=onnx is not None)
-    entries = [_entry(budget, deliverable, batches) for budget in budgets]
+    deliverable = Deliverable(architecture, network, (lambda: onnx) if onnx else pack, onnx is not None, batches)
+    entries = [_entry(budget, deliverable) for budget in budgets]
     return {
         "holds": all(entry["holds"] for entry in entries),
         "budgets": entries,
@@ -76,12 +75,11 @@ def certify(
     }
 
 
-def _entry(budget: Limit, deliverable: Deliverable, batches: Sequence[Any]) -> dict[str, Any]:
-    evidence = _evidence(budget, deliverable, batches)
+def _entry(budget: Limit, deliverable: Deliverable) -> dict[str, Any]:
+    evidence = budget.meter.certify(deliverable, budget.maximum)
     forms = {"extracted": None, "exported": None, evidence.how.get("network", "extracted"): evidence.value}
-    if isinstance(budget.meter.function, HasTwoForms):
-        with contextlib.suppress(UserError):  # without its extra, the other form is not measured
-            forms |= budget.meter.function.beside(deliverable)
+    with contextlib.suppress(UserError):  # without its extra, the other form is not measured
+        forms |= budget.meter.cost.other_form(deliverable)
     return {
         "cost": budget.meter.name,
         "text": budget.text,
@@ -91,22 +89,8 @@ def _entry(budget: Limit, deliverable: Deliverable, batches: Sequence[Any]) -> d
         "upper_bound": evidence.upper_bound,
         **forms,
         "how": {"network": "extracted", **evidence.how},
-        # written so that a bound that is not a number does not hold
-        "holds": bool(evidence.upper_bound <= budget.maximum),
+        "holds": bool(evidence.within(budget.maximum)),
     }
-
-
-def _evidence(budget: Limit, deliverable: Deliverable, batches: Sequence[Any]) -> Evidence:
-    meter = budget.meter
-    if isinstance(meter.function, Certifiable):
-        return meter.function.certify(deliverable, budget.maximum)
-    evidence = meter.evidence_on(deliverable.architecture, batches)
-    recount = getattr(meter.function, "recount", None)
-    if recount is None:
-        return evidence
-    # the cost as it was searched for and the count on the network itself are the same number, or the larger one counts
-    counted = max(float(recount(deliverable.network)), evidence.value)
-    return Evidence(counted, counted, {**evidence.how, "method": "exact, counted on the network"})
 
 
 def show(certificate: Mapping[str, Any]) -> str:

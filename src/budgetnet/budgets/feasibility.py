@@ -11,7 +11,6 @@ from torch import Tensor
 
 from budgetnet.budgets.budget import Budget
 from budgetnet.costs import Meter
-from budgetnet.costs.base import KnowsSmallest, Measurable
 from budgetnet.errors import UserError
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture, Graph
@@ -92,8 +91,9 @@ def smallest(meter: Meter, seed: int = 0) -> tuple[Architecture, bool]:
 
     A cost that knows it is asked (a measured one knows it by its estimate); otherwise small graphs are enumerated.
     """
-    if isinstance(meter.function, KnowsSmallest):
-        return meter.function.smallest(), not isinstance(meter.function, Measurable)
+    known = meter.cost.smallest()
+    if known is not None:
+        return known, not meter.cost.measured
     gates, exact = minimise(meter.graph, lambda rows: _expected(meter, rows), seed)
     return meter.graph.architecture(gates), exact and not meter.stochastic
 

@@ -1,71 +1,175 @@
-"""`Meter`: a cost bound to a super network, evaluated on gates, once per distinct live architecture."""
+"""`Cost`: what an architecture costs. A plain function of an architecture is wrapped as a `FunctionCost`."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from budgetnet.costs.chance import checked_quantile, draws_needed, mean_bound, quantile_bound
+from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
-from budgetnet.errors import UserError
+from budgetnet.errors import Interrupted, UserError
+from budgetnet.export.reasons import reason
 from budgetnet.network.graph import Architecture, Graph
 
-CACHED = 1 << 18
-"""Architectures remembered before the cache starts anew: about 50 MB for the largest built-in space."""
-
 STOCHASTIC_DRAWS = 400
-"""Evaluations behind the expected value of a stochastic cost, where one number is asked for."""
-QUANTILE_DRAWS = 60
-"""Evaluations behind one sample of a stochastic cost's quantile, during the search."""
+"""Evaluations behind the mean of a stochastic cost: its standard error is a twentieth of one draw's spread."""
 
 CAUTION = 3.0
-"""How many widths of a random cost's 95 % bound an architecture is chosen below its budget."""
+"""How many widths of its 95 % bound a stochastic cost is chosen below its budget, since the next bound will differ."""
 
 
-@runtime_checkable
-class Vectorised(Protocol):
-    """A cost that evaluates many architectures at once."""
+class Cost:
+    """What an architecture costs, with a default for everything that a cost does not know.
+
+    A subclass overrides `__call__` or `evaluate`, and whatever else it can do better than the defaults. The defaults
+    are those of an exact cost: the same number whenever the same architecture is asked about.
+
+    Attributes:
+        graph: The graph of the super network whose architectures are asked about.
+        name: The text that records and certificates call the cost by; `bind` sets it.
+        unit: The base unit, such as `"B"` or `"s"`; empty for plain numbers.
+        stochastic: Whether two evaluations of one architecture may differ by chance.
+        takes_batch: Whether `__call__` needs a batch of data.
+        quantile: The quantile of a stochastic cost that a budget limits; None is the mean.
+        measured: Whether `evaluate` is an estimate that `refresh` may change, and `evidence` measures.
+    """
+
+    graph: Graph
+    name: str = ""
+    unit: str = ""
+    stochastic: bool = False
+    takes_batch: bool = False
+    quantile: float | None = None
+    measured: bool = False
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__call__ is Cost.__call__ and cls.evaluate is Cost.evaluate:
+            raise TypeError(f"{cls.__name__} is a Cost that says nothing; define __call__ or evaluate")
+
+    def __call__(self, architecture: Architecture, batch: Any = None) -> float:
+        """The cost of one architecture.
+
+        Args:
+            architecture: A connected architecture; edges that are not live cost nothing.
+            batch: Inputs, for a cost that depends on them.
+
+        Returns:
+            The cost in its base unit; of a measured cost the estimate, without the margin that `evaluate` adds.
+        """
+        return float(self.evaluate(architecture.live().gates()[None])[0])
 
     def evaluate(self, live: Tensor) -> Tensor:
-        """The cost of each row of live gates (n × edges)."""
-        ...
+        """The costs of many architectures at once.
 
+        Args:
+            live: Rows of live gates (n × edges), each connected.
 
-@runtime_checkable
-class Measurable(Protocol):
-    """A cost whose `evaluate` predicts the bound that `measure` will find; `refresh` fits the prediction again."""
+        Returns:
+            A cost per row, float64; of a measured cost the bound that `evidence` is expected to find.
+        """
+        return torch.tensor([self(self.graph.architecture(row)) for row in live], dtype=torch.float64)
 
-    def __call__(self, architecture: Architecture) -> float:
-        """The predicted value of one architecture, without the margin that a bound has."""
-        ...
+    @property
+    def exact(self) -> bool:
+        """Whether an architecture has one value, which may be remembered."""
+        return not (self.stochastic or self.takes_batch or self.measured)
 
-    def measure(self, architecture: Architecture) -> Evidence:
-        """Measures the extracted network."""
-        ...
+    def evidence(self, architecture: Architecture, batches: Sequence[Any] = ()) -> Evidence:
+        """What a budget is held against: the exact value, or the 95 % bound over repeated draws or over batches.
+
+        Args:
+            architecture: The architecture.
+            batches: Batches that stand for the data, for a cost that depends on them.
+
+        Returns:
+            The value and its bound: of the mean, or of the quantile that the cost asks for.
+        """
+        live = architecture.live()
+        if self.exact:
+            value = self(live)
+            return Evidence(value, value, {"method": "exact"})
+        inputs = [(live, batch) for batch in batches] if self.takes_batch else [(live,)]
+        repeats = -(-self._draw_count() // len(inputs)) if self.stochastic else 1
+        draws = [self(*given) for given in inputs * repeats]
+        what = "mean" if self.quantile is None else f"{self.quantile:g} quantile"
+        value, bound = mean_bound(draws) if self.quantile is None else quantile_bound(draws, self.quantile)
+        how = {"method": f"{what} of draws", "samples": len(draws)}
+        return Evidence(value, bound, how, cautious=value + CAUTION * (bound - value))
+
+    def _draw_count(self) -> int:
+        return max(STOCHASTIC_DRAWS, draws_needed(self.quantile) if self.quantile else 0)
+
+    def certify(self, deliverable: Deliverable, maximum: float) -> Evidence:
+        """Evidence for a certificate, on what is handed over, however often the architecture was asked about before.
+
+        Args:
+            deliverable: The network that is handed over, and the file that is made of it.
+            maximum: The budget; a measurement may go on for longer where it seems not to hold.
+
+        Returns:
+            By default the evidence for the architecture, or the recount on the network where that is larger.
+        """
+        evidence = self.evidence(deliverable.architecture, deliverable.batches)
+        counted = self.recount(deliverable.network)
+        if counted is None:
+            return evidence
+        value = max(counted, evidence.value)
+        return Evidence(value, value, {**evidence.how, "method": "exact, counted on the network"})
+
+    def recount(self, network: fx.GraphModule) -> float | None:
+        """The same cost, counted on an extracted network without a look at the super network; None if unknown."""
+        return None
+
+    def other_form(self, deliverable: Deliverable) -> Mapping[str, float]:
+        """The cost of the form (`extracted` or `exported`) that the verdict of a certificate is not about."""
+        return {}
+
+    def smallest(self) -> Architecture | None:
+        """The cheapest connected architecture (by the estimate, if the cost is measured); None if unknown."""
+        return None
 
     def refresh(self, live: Tensor) -> Mapping[str, float]:
-        """Compares prediction and measurement on fresh samples, refits where they differ, and says by how much."""
-        ...
+        """Compares estimate and measurement on some of these rows of live gates, and fits the estimate again.
+
+        Args:
+            live: Rows of live gates; rows that do not connect are left out.
+
+        Returns:
+            How far off the estimate was, for the records; nothing if there is no estimate.
+        """
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the cost has learnt, as plain JSON values, for a checkpoint."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `state_dict` gave."""
 
 
-@runtime_checkable
-class KnowsSmallest(Protocol):
-    """A cost that knows its cheapest connected architecture."""
+class FunctionCost(Cost):
+    """A plain function of an architecture, or of an architecture and a batch, whatever else the function can do.
 
-    def smallest(self) -> Architecture:
-        """The cheapest, as far as it can be told without measuring."""
-        ...
-
-
-class Meter:
-    """A cost with its name and unit: any callable of an architecture (and of the batch, with a second parameter)."""
+    Args:
+        graph: The graph of the super network.
+        function: Called with a live architecture, and with a batch if it has a second positional parameter without a
+            default. Nothing else of it is used, whatever methods it has.
+        name: What messages and records call it.
+        unit: Its base unit.
+        stochastic: Whether it is random.
+        quantile: The quantile that a budget limits; a cost with a quantile is stochastic.
+    """
 
     def __init__(
         self,
@@ -76,129 +180,47 @@ class Meter:
         stochastic: bool = False,
         quantile: float | None = None,
     ) -> None:
-        self.graph = graph
-        self.function: Any = function
+        super().__init__(graph)
+        self.function = function
         self.name = name
         self.unit = unit
         self.quantile = checked_quantile(quantile, name)
         self.stochastic = stochastic or quantile is not None
-        self.takes_batch = not isinstance(function, Vectorised) and _positional_parameters(function) > 1
-        self.example: Any = None
-        """The batch that stands for the data where a cost depends on the batch and none is given."""
-        self._known: dict[bytes, float] = {}
-
-    def __repr__(self) -> str:
-        return f"Meter({self.name})"
+        self.takes_batch = _positional_parameters(function) > 1
 
     def __call__(self, architecture: Architecture, batch: Any = None) -> float:
-        """The cost of one architecture; the mean, or the quantile asked for, of repeated draws if it is stochastic."""
-        if self.stochastic:
-            return self.evidence(architecture, batch).value
-        return float(self.evaluate(architecture.gates()[None], batch)[0])
-
-    def evidence(self, architecture: Architecture, batch: Any = None) -> Evidence:
-        """What a budget is held against: the exact value, a measurement, or the 95 % bound of a random cost.
-
-        That is the bound of its mean, or of the quantile asked for.
-        """
-        if isinstance(self.function, Measurable):
-            return self.function.measure(architecture)
-        if not self.stochastic:
-            value = self(architecture, batch)
-            return Evidence(value, value, {"method": "exact"})
-        return self._random_evidence(architecture, [batch] * self._draw_count())
-
-    def evidence_on(self, architecture: Architecture, batches: Sequence[Any]) -> Evidence:
-        """The evidence, over these batches where the cost depends on them."""
-        if self.takes_batch and batches:
-            return self.evidence_over(architecture, batches)
-        return self.evidence(architecture)
-
-    def evidence_over(self, architecture: Architecture, batches: Sequence[Any]) -> Evidence:
-        """The same for a cost that depends on the batch, over batches that stand for the data."""
-        repeats = -(-self._draw_count() // len(batches)) if self.stochastic else 1
-        return self._random_evidence(architecture, [*batches] * repeats)
-
-    def _random_evidence(self, architecture: Architecture, batches: Sequence[Any]) -> Evidence:
-        live = architecture.live()
-        draws = [self._measure(live, batch) for batch in batches]
-        what = "mean" if self.quantile is None else f"{self.quantile:g} quantile"
-        value, bound = mean_bound(draws) if self.quantile is None else quantile_bound(draws, self.quantile)
-        how = {"method": f"{what} of draws", "samples": len(draws)}
-        return Evidence(value, bound, how, cautious=value + CAUTION * (bound - value))
-
-    def _draw_count(self) -> int:
-        return max(STOCHASTIC_DRAWS, draws_needed(self.quantile) if self.quantile else 0)
-
-    @property
-    def full(self) -> float:
-        """The cost of the full super network: what an inconsistent sample is charged, and what shares refer to."""
-        return float(self.function(self.graph.full)) if isinstance(self.function, Measurable) else self._constant_full
-
-    @cached_property
-    def _constant_full(self) -> float:
-        return self(self.graph.full)
-
-    def evaluate(self, gates: Tensor, batch: Any = None) -> Tensor:
-        """The cost of each row of gates (n × edges), float64; a row that does not connect is charged the full cost."""
-        live = self.graph.live(gates)
-        connected = live.any(1)
-        costs = torch.empty(len(live), dtype=torch.float64)
-        costs[connected] = self._of_live(live[connected], batch)
-        if not connected.all():
-            costs[~connected] = self(self.graph.full, batch) if self.takes_batch else self.full
-        return costs
-
-    def _of_live(self, live: Tensor, batch: Any) -> Tensor:
-        if self.stochastic or self.takes_batch:
-            values = [self._draw(self.graph.architecture(row), batch) for row in live]
-            return torch.tensor(values, dtype=torch.float64)
-        if isinstance(self.function, Measurable):
-            # a prediction changes with every refresh: nothing to remember
-            return torch.tensor(self._compute(live), dtype=torch.float64)
-        keys = [row.tobytes() for row in np.packbits(live.numpy(), axis=1)]
-        if len(self._known) > CACHED:
-            self._known.clear()
-        new = {key: i for i, key in enumerate(keys) if key not in self._known}
-        if new:
-            self._known.update(zip(new, self._compute(live[list(new.values())]), strict=True))
-        return torch.tensor([self._known[key] for key in keys], dtype=torch.float64)
-
-    def _draw(self, architecture: Architecture, batch: Any) -> float:
-        """One draw; where a quantile is asked for, that of a few draws, since a single one is about the mean."""
-        if self.quantile is None:
-            return self._measure(architecture, batch)
-        draws = sorted(self._measure(architecture, batch) for _ in range(QUANTILE_DRAWS))
-        return draws[math.ceil(self.quantile * QUANTILE_DRAWS) - 1]
-
-    def _compute(self, live: Tensor) -> list[float]:
-        if isinstance(self.function, Vectorised):
-            return [float(value) for value in self.function.evaluate(live)]
-        return [self._measure(self.graph.architecture(row), None) for row in live]
-
-    def _measure(self, architecture: Architecture, batch: Any) -> float:
-        batch = self.example if batch is None else batch
-        try:
+        """The function's value, which must be a finite number that is not negative."""
+        edges = f"an architecture of {len(architecture)} edges"
+        with user_code(f"the cost {self.name}", f", for {edges}; correct the function"):
             value = float(self.function(architecture, batch) if self.takes_batch else self.function(architecture))
-        except UserError:
-            raise
-        except Exception as error:  # a user's cost may raise anything
-            raise UserError(
-                f"the cost {self.name} raised {type(error).__name__}: {error}, for an architecture of "
-                f"{len(architecture)} edges; correct the function"
-            ) from error
-        if not math.isfinite(value) or value < 0:
-            raise UserError(
-                f"the cost {self.name} is {value} for an architecture of {len(architecture)} edges; "
-                "a cost must be a finite number that is not negative"
-            )
+        check_value(value, self.name, f" for {edges}")
         return value
 
 
+def check_value(value: float, name: str, where: str = "") -> None:
+    """Refuses a value that is no cost."""
+    if not math.isfinite(value) or value < 0:
+        raise UserError(f"the cost {name} is {value}{where}; a cost must be a finite number that is not negative")
+
+
+@contextlib.contextmanager
+def user_code(who: str, remedy: str) -> Iterator[None]:
+    """Turns whatever a user's code raises, and a call of exit, into one sentence that names the code."""
+    try:
+        yield
+    except (UserError, Interrupted):
+        raise
+    except SystemExit as error:
+        raise UserError(f"{who} called exit{remedy}") from error
+    except Exception as error:  # a user's function may raise anything
+        raise UserError(f"{who} raised {type(error).__name__}: {reason(error)}{remedy}") from error
+
+
 def _positional_parameters(function: Callable[..., float]) -> int:
+    """Positional parameters without a default; one if the function does not say."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except ValueError:
+    except (ValueError, TypeError):
         return 1
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)

@@ -12,10 +12,21 @@ _NORMAL = 1.6448536269514722
 """The standard normal's quantile at that confidence."""
 
 
+MOST_DRAWS = 10_000
+"""Draws that a bound of a quantile may take: ten seconds if a draw takes a millisecond. Enough for 0.9997."""
+
+
 def checked_quantile(quantile: float | None, name: str) -> float | None:
-    """Refuses a quantile that is none."""
-    if quantile is not None and not 0 < quantile < 1:
+    """Refuses a quantile that is none, or that would take too many draws to bound."""
+    if quantile is None:
+        return None
+    if not 0 < quantile < 1:
         raise UserError(f"the cost {name} asks for its quantile {quantile}; it must be between 0 and 1, such as 0.95")
+    if draws_needed(quantile) > MOST_DRAWS:
+        raise UserError(
+            f"the cost {name} asks for its quantile {quantile}, whose bound takes {draws_needed(quantile):,} draws, "
+            f"more than {MOST_DRAWS:,}; ask for a smaller one, such as 0.999"
+        )
     return quantile
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from budgetnet.costs.base import Cost
 from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.supernet import SuperNetwork, example, on_meta
@@ -38,8 +39,8 @@ FREE = frozenset(_FREE.split())
 """Operations that macs does not charge: batch norm, activations, pooling, resizing, and moving data about."""
 
 
-@dataclass(frozen=True, eq=False)
-class AdditiveCost:
+@dataclass(eq=False)
+class AdditiveCost(Cost):
     """`base` + the sum over live edges + the sum over live nodes; a vector product for many architectures at once."""
 
     graph: Graph
@@ -47,16 +48,17 @@ class AdditiveCost:
     edges: Tensor
     nodes: Tensor
     uncounted: tuple[str, ...] = ()
-    recount: Callable[[fx.GraphModule], float] | None = None
-    """The same cost counted on an extracted network, which knows nothing of edges and nodes."""
+    counter: Callable[[fx.GraphModule], float] | None = None
+    """Counts the same cost on an extracted network, which knows nothing of edges and nodes."""
 
     def evaluate(self, live: Tensor) -> Tensor:
         """The cost of each row of live gates (n × edges), float64."""
         node_live = torch.stack([live[:, ends].any(1) for ends in self.graph.incoming[1:]], 1)
         return self.base + live.double() @ self.edges + node_live.double() @ self.nodes[1:]
 
-    def __call__(self, architecture: Architecture) -> float:
-        return float(self.evaluate(architecture.live().gates()[None])[0])
+    def recount(self, network: fx.GraphModule) -> float | None:
+        """The cost of an extracted network, counted on its modules."""
+        return None if self.counter is None else float(self.counter(network))
 
     def smallest(self) -> Architecture:
         """The cheapest connected architecture, exactly: costs are not negative, so it is a single path."""
@@ -107,7 +109,7 @@ def _per_module(net: SuperNetwork, measure: Callable[[nn.Module], float]) -> Add
         return torch.tensor([float(measure(module)) for module in modules], dtype=torch.float64)
 
     base = float(measure(net.stem) + measure(net.head))
-    return AdditiveCost(net.graph, base, vector(net.edge_modules), vector(net.activations), recount=measure)
+    return AdditiveCost(net.graph, base, vector(net.edge_modules), vector(net.activations), counter=measure)
 
 
 def _macs_of(network: fx.GraphModule, shape: tuple[int, ...], dtype: torch.dtype) -> float:

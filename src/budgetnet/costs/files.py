@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from budgetnet.costs.base import Cost
 from budgetnet.costs.counts import AdditiveCost
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
@@ -30,15 +30,14 @@ COMPARED = 2
 """Networks that a refresh exports."""
 
 
-@dataclass(frozen=True, eq=False)
-class FileSize:
+class FileSize(Cost):
     """Estimates for gates: folded state, and an equal share of the file's structure per edge; measures by exporting."""
 
-    net: SuperNetwork
+    measured = True
 
-    def __call__(self, architecture: Architecture) -> float:
-        """The estimated bytes of one architecture's file."""
-        return self._estimate(architecture)
+    def __init__(self, net: SuperNetwork) -> None:
+        super().__init__(net.graph)
+        self.net = net
 
     def evaluate(self, live: Tensor) -> Tensor:
         """The estimated bytes of each row of live gates."""
@@ -48,7 +47,7 @@ class FileSize:
         """The architecture of the smallest estimate."""
         return self._estimate.smallest()
 
-    def measure(self, architecture: Architecture) -> Evidence:
+    def evidence(self, architecture: Architecture, batches: Sequence[Any] = ()) -> Evidence:
         """The bytes of the exported network and of its description."""
         value = float(self._export(architecture) + len(architecture.live().to_json()) + DESCRIPTION + CERTIFICATE)
         return Evidence(value, value, {"method": "exported", "reserved": DESCRIPTION + CERTIFICATE})
@@ -65,15 +64,8 @@ class FileSize:
         chosen = live[live.any(1)][:COMPARED]
         if not len(chosen):
             return {}
-        measured = np.array([self.measure(self.net.graph.architecture(row)).value for row in chosen])
+        measured = np.array([self.evidence(self.net.graph.architecture(row)).value for row in chosen])
         return {"error": error(self.evaluate(chosen).numpy(), measured)}
-
-    def state(self) -> dict[str, Any]:
-        """Nothing is learnt."""
-        return {}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Nothing to load."""
 
     def _export(self, architecture: Architecture) -> int:
         network = fold(extract(self.net, architecture).cpu())

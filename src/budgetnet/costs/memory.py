@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.profiler import ProfilerActivity, profile
 
+from budgetnet.costs.base import Cost
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.latency.timing import torch_threads
@@ -67,22 +68,20 @@ def peak(calls: Sequence[Call]) -> int:
     return max(highest, held)
 
 
-@dataclass(frozen=True, eq=False)
-class PeakMemory:
+class PeakMemory(Cost):
     """The analysis for every architecture of a super network."""
 
-    net: SuperNetwork
-    batch: int
+    measured = True
 
-    def __call__(self, architecture: Architecture) -> float:
-        """Bytes at the peak."""
-        return self._of(architecture.live().gates().tolist())
+    def __init__(self, net: SuperNetwork, batch: int) -> None:
+        super().__init__(net.graph)
+        self.net, self.batch = net, batch
 
     def evaluate(self, live: Tensor) -> Tensor:
         """Bytes at the peak, for each row of live gates."""
         return torch.tensor([self._of(row) for row in live.tolist()], dtype=torch.float64)
 
-    def measure(self, architecture: Architecture) -> Evidence:
+    def evidence(self, architecture: Architecture, batches: Sequence[Any] = ()) -> Evidence:
         """The analysis, bounded by the larger of it and a real run."""
         return self._evidence(architecture, extract(self.net, architecture))
 
@@ -92,7 +91,7 @@ class PeakMemory:
 
     def refresh(self, live: Tensor) -> Mapping[str, float]:
         """The error of the analysis on a few of these networks. There is nothing to fit."""
-        found = [self.measure(self.net.graph.architecture(row)) for row in live[live.any(1)][:COMPARED]]
+        found = [self.evidence(self.net.graph.architecture(row)) for row in live[live.any(1)][:COMPARED]]
         errors = [abs(e.how["analysis"] / e.how["real_run"] - 1) for e in found]
         return {"error": math.fsum(errors) / len(errors)} if errors else {}
 
@@ -109,13 +108,6 @@ class PeakMemory:
                 gates[edge] = True
             best = min(best, (self._of(gates), path), key=lambda pair: pair[0])
         return Architecture(graph, frozenset(graph.edges[edge].name for edge in best[1]))
-
-    def state(self) -> dict[str, Any]:
-        """Nothing is learnt."""
-        return {}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Nothing to load."""
 
     @cached_property
     def _footprints(self) -> _Footprints:

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from budgetnet.costs.base import Cost
 from budgetnet.errors import UserError
-from budgetnet.network.graph import Architecture, Graph
+from budgetnet.network.graph import Graph
 from budgetnet.network.supernet import SuperNetwork
 
 ALLOCATIONS = ("critical-path", "dfs")
@@ -30,8 +31,8 @@ class Schedule(NamedTuple):
     starts: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Steps:
+@dataclass(eq=False)
+class Steps(Cost):
     """Greedy list scheduling of the live units, in the order that the allocation gives."""
 
     graph: Graph
@@ -44,9 +45,6 @@ class Steps:
     def evaluate(self, live: Tensor) -> Tensor:
         """The ticks of each row of live gates (n × edges), float64."""
         return torch.tensor([schedule.ticks for schedule in self.schedules(live)], dtype=torch.float64)
-
-    def __call__(self, architecture: Architecture) -> float:
-        return float(self.evaluate(architecture.live().gates()[None])[0])
 
     def schedules(self, live: Tensor) -> list[Schedule]:
         """A schedule for each row of live gates."""

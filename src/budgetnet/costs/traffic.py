@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from budgetnet.costs.base import Cost
 from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.supernet import SuperNetwork
@@ -23,8 +24,8 @@ from budgetnet.network.supernet import SuperNetwork
 DEVICE, CLOUD = "device", "cloud"
 
 
-@dataclass(frozen=True, eq=False)
-class Traffic:
+@dataclass(eq=False)
+class Traffic(Cost):
     """`always` crosses anyway; `values[i]` does if one of the edges `crossing[i]`, all of one node, is live."""
 
     graph: Graph
@@ -38,9 +39,6 @@ class Traffic:
         for value, edges in zip(self.values, self.crossing, strict=True):
             total += value * live[:, list(edges)].any(1)
         return total
-
-    def __call__(self, architecture: Architecture) -> float:
-        return float(self.evaluate(architecture.live().gates()[None])[0])
 
     def smallest(self) -> Architecture:
         """The exact minimum: more edges cross no less, so it is a path, and on a path no value crosses twice."""

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, fx, nn
 
 from budgetnet.budgets.budget import Budget
-from budgetnet.costs.base import Measurable
 from budgetnet.data.feeds import Batch, Feed
 from budgetnet.errors import Diverged, Interrupted
 from budgetnet.network.distribution import Draw, EdgeDistribution
@@ -335,9 +334,9 @@ class Loop:
         seen: dict[str, Any] = {"validation_loss": entry.loss, "validation_accuracy": entry.metric}
         seen |= {f"mode_cost/{name}": value for name, value in entry.costs.items()}
         for budget in self.budgets:
-            if isinstance(budget.meter.function, Measurable):
+            if budget.meter.cost.measured:
                 samples = distribution.sample(8, self._generator("refresh", self.step)).gates
-                errors = budget.meter.function.refresh(self.net.graph.live(samples))
+                errors = budget.meter.cost.refresh(self.net.graph.live(samples))
                 seen |= {f"predictor_{name}/{budget.name}": value for name, value in errors.items()}
         return seen
 
@@ -478,7 +477,7 @@ class Loop:
             "archive": [vars(entry) for entry in self.archive.entries],
             "tallies": [[dict(tally.sums), tally.weight] for tally in (self.interval, self.epoch_tally)],
             "random": torch.get_rng_state(),
-            "measured": {b.name: b.meter.function.state() for b in self.budgets if hasattr(b.meter.function, "state")},
+            "measured": {b.name: b.meter.cost.state_dict() for b in self.budgets if b.meter.cost.measured},
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -501,4 +500,4 @@ class Loop:
         torch.set_rng_state(state["random"])
         for budget in self.budgets:
             if budget.name in state["measured"]:
-                budget.meter.function.load_state(state["measured"][budget.name])
+                budget.meter.cost.load_state_dict(state["measured"][budget.name])

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from budgetnet.costs import bind, latency, latency_p95
-from budgetnet.costs.base import Measurable, Vectorised
-from budgetnet.costs.deliverable import Certifiable, Deliverable
+from budgetnet.costs.base import Cost
+from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.latency import timing
 from budgetnet.costs.latency.cost import Effort, Latency
 from budgetnet.costs.latency.timing import Series
@@ -124,13 +124,12 @@ def test_every_round_prepares_both_anew() -> None:
 def test_a_cost_predicts_measures_and_remembers_exactly(runtime: str) -> None:
     net = small()
     cost = latency(net, runtime=runtime)
-    assert isinstance(cost, Vectorised)
-    assert isinstance(cost, Measurable)
-    assert isinstance(cost, Certifiable)
+    assert isinstance(cost, Cost)
+    assert cost.measured
     random_state, threads = torch.get_rng_state(), torch.get_num_threads()
     gates = torch.stack([net.graph.full.gates(), cost.smallest().gates()])
     predicted = cost.evaluate(gates)
-    evidence = cost.measure(net.graph.full)
+    evidence = cost.evidence(net.graph.full)
     assert torch.equal(torch.get_rng_state(), random_state)
     assert torch.get_num_threads() == threads
     assert predicted.dtype == torch.float64
@@ -138,12 +137,12 @@ def test_a_cost_predicts_measures_and_remembers_exactly(runtime: str) -> None:
     assert predicted[0] > cost(net.graph.full), "a bound has a margin"
     assert 0 < evidence.value < evidence.upper_bound
     assert evidence.cautious >= max(evidence.upper_bound, evidence.value * (1 + latency_module.HEADROOM[0]))
-    assert cost.measure(net.graph.full) == evidence
+    assert cost.evidence(net.graph.full) == evidence
     again = latency(small(), runtime=runtime)
-    again.load_state(json.loads(json.dumps(cost.state())))
+    again.load_state_dict(json.loads(json.dumps(cost.state_dict())))
     assert again.evaluate(gates).tolist() == predicted.tolist()
-    assert again.measure(net.graph.full) == evidence
-    assert again.state() == cost.state()
+    assert again.evidence(net.graph.full) == evidence
+    assert again.state_dict() == cost.state_dict()
 
 
 def test_a_refresh_measures_fresh_samples_and_says_how_far_off_it_was() -> None:
@@ -151,11 +150,11 @@ def test_a_refresh_measures_fresh_samples_and_says_how_far_off_it_was() -> None:
     cost = latency(net)
     rows = torch.rand(12, len(net.graph.edges), generator=torch.Generator().manual_seed(0)) < 0.7
     live = net.graph.live(rows)
-    known = len((cost.evaluate(live[:1]), cost.state()["ratios"])[1])
+    known = len((cost.evaluate(live[:1]), cost.state_dict()["ratios"])[1])
     found = cost.refresh(live)
     assert found["error"] >= 0
     assert found["refitted"] == float(found["error"] > latency_module.TOLERATED)
-    assert len(cost.state()["ratios"]) == known + found["measured"]
+    assert len(cost.state_dict()["ratios"]) == known + found["measured"]
     assert cost.refresh(torch.zeros_like(live)) == {}
 
 
@@ -178,7 +177,7 @@ def test_a_certificate_measures_what_is_handed_over() -> None:
         assert generous.how["network"] == ("exported" if files else "extracted")
         assert generous.how["samples"] >= timing.PAIRS[0]
         assert generous.how["interval"][1] == generous.upper_bound
-        assert cost.state()["coefficients"] is None, "a certificate never uses the predictor"
+        assert cost.state_dict()["coefficients"] is None, "a certificate never uses the predictor"
 
 
 def test_the_95th_percentile_is_that_of_all_runs() -> None:

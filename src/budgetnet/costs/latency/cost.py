@@ -7,7 +7,7 @@ holds when the upper end of the 95 % bootstrap interval is within it. While sear
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
+from budgetnet.costs.base import Cost
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.latency import predictor, runtimes, timing
@@ -58,11 +59,14 @@ WORST_ERROR = 0.15
 """The most of its own error that a prediction is raised by."""
 
 
-class Latency:
-    """Predicts for gates, measures architectures, and certifies networks. All that it learnt is in `state()`."""
+class Latency(Cost):
+    """Predicts for gates, measures architectures, and certifies networks. All that it learnt is in `state_dict()`."""
+
+    measured = True
 
     def __init__(self, net: SuperNetwork, batch: int, threads: int, runtime: str, tail: bool) -> None:
         runtimes.check(runtime, batch, threads)
+        super().__init__(net.graph)
         self.net = net
         self.batch, self.threads, self.runtime, self.tail = batch, threads, runtime, tail
         self._pieces = Pieces()
@@ -73,7 +77,7 @@ class Latency:
         self._headroom = 0.0
         self._error = 0.0
 
-    def __call__(self, architecture: Architecture) -> float:
+    def __call__(self, architecture: Architecture, batch: Any = None) -> float:
         """The predicted seconds of one architecture."""
         return float(self.predict(architecture.live().gates()[None])[0])
 
@@ -83,7 +87,7 @@ class Latency:
         return seconds
 
     def evaluate(self, live: Tensor) -> Tensor:
-        """What `measure` is expected to bound each row's seconds by: the prediction, its error and the headroom on top.
+        """The bound that `evidence` is expected to find for each row: the prediction plus its error and the headroom.
 
         So a network that fills a budget by this number will in all likelihood hold it when it is measured.
         """
@@ -96,7 +100,7 @@ class Latency:
         path = graph.shortest_path(self._features.path_weights(self._fitted()))
         return Architecture(graph, frozenset(graph.edges[i].name for i in path))
 
-    def measure(self, architecture: Architecture) -> Evidence:
+    def evidence(self, architecture: Architecture, batches: Sequence[Any] = ()) -> Evidence:
         """Measures the extracted network, once; the bound has room for the spread between measurements."""
         self._fitted()
         key = key_of(architecture)
@@ -136,7 +140,7 @@ class Latency:
         what = "exported" if self.runtime == "onnx" else "extracted"
         return Evidence(evidence.value, evidence.upper_bound, {**evidence.how, "network": what})
 
-    def beside(self, deliverable: Deliverable) -> dict[str, float]:
+    def other_form(self, deliverable: Deliverable) -> dict[str, float]:
         """The other form of the network, by its own runtime: for the certificate, not for its verdict."""
         other, what = ("eager", "extracted") if self.runtime == "onnx" else ("onnx", "exported")
         twin = Latency(self.net, self.batch, self.threads, other, self.tail)
@@ -157,7 +161,7 @@ class Latency:
         """Times of an architecture's network and of the reference."""
         return self._interleave(self._prepared(extract(self.net, architecture)), effort)
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Everything that was learnt, as JSON."""
         return {
             "ratios": dict(self._ratios),
@@ -168,8 +172,8 @@ class Latency:
             "error": self._error,
         }
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `state` gave."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `state_dict` gave."""
         self._ratios = dict(state["ratios"])
         self._evidence = {key: Evidence(*values) for key, values in state["evidence"].items()}
         self._coefficients = None if state["coefficients"] is None else np.array(state["coefficients"])
@@ -274,7 +278,7 @@ def latency_p95(net: SuperNetwork, batch: int = 1, threads: int = 1, runtime: st
 
 
 def key_of(architecture: Architecture) -> str:
-    """An architecture's live gates as the text that `state()` has for it."""
+    """An architecture's live gates as the text that `state_dict()` has for it."""
     return np.packbits(architecture.live().gates().numpy()).tobytes().hex()
 
 

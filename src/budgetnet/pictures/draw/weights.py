@@ -19,18 +19,18 @@ class Ticks:
 
 def edge_costs(meter: Meter) -> list[float] | None:
     """What each edge adds to the cost of a network that has the edge's two nodes; None if the cost cannot be parted."""
-    function = meter.function
-    if isinstance(function, AdditiveCost):
-        return [float(value) for value in function.edges]
-    if isinstance(function, Steps):
-        return [float(value) for value in function.costs[: len(meter.graph.edges)]]
+    cost = meter.cost
+    if isinstance(cost, AdditiveCost):
+        return [float(value) for value in cost.edges]
+    if isinstance(cost, Steps):
+        return [float(value) for value in cost.costs[: len(meter.graph.edges)]]
     return None
 
 
 def ticks(meter: Meter, architecture: Architecture) -> Ticks | None:
     """When a `steps` cost starts each part of an architecture; None for other costs, or if nothing connects."""
-    if not isinstance(meter.function, Steps) or not architecture.connected:
+    if not isinstance(meter.cost, Steps) or not architecture.connected:
         return None
-    schedule = meter.function.schedules(architecture.live().gates()[None])[0]
+    schedule = meter.cost.schedules(architecture.live().gates()[None])[0]
     edges = len(meter.graph.edges)
     return Ticks(schedule.starts[:edges], schedule.starts[edges : edges + len(meter.graph.nodes)], schedule.ticks)

@@ -40,9 +40,9 @@ def breakdowns(
 ) -> Iterator[Breakdown]:
     """A table for each cost that adds up over edges."""
     for name, meter in meters.items():
-        if isinstance(meter.function, AdditiveCost):
+        if isinstance(meter.cost, AdditiveCost):
             total = meter(architecture)
-            rows = _parts(architecture, meter.function)
+            rows = _parts(architecture, meter.cost)
             yield Breakdown(
                 name, quantity(total, meter.unit), [_part(row, total, meter, probabilities) for row in rows]
             )
@@ -51,8 +51,8 @@ def breakdowns(
 def breakdown_charts(architecture: Architecture, meters: Mapping[str, Meter]) -> Iterator[Chart]:
     """The largest parts of each additive cost, the ticks of each schedule."""
     for name, meter in meters.items():
-        if isinstance(meter.function, AdditiveCost):
-            rows = [row for row in _parts(architecture, meter.function) if row["value"] > 0]
+        if isinstance(meter.cost, AdditiveCost):
+            rows = [row for row in _parts(architecture, meter.cost) if row["value"] > 0]
             shown = rows[:LARGEST_SHOWN]
             rest = rows[LARGEST_SHOWN:]
             if rest:
@@ -61,8 +61,8 @@ def breakdown_charts(architecture: Architecture, meters: Mapping[str, Meter]) ->
             yield Chart(
                 f"Cost by edge: {name}", "The largest parts of the network.", bars(shown, name, meter.unit), wide=True
             )
-        if isinstance(meter.function, Steps):
-            yield _schedule(architecture, meter.function, name)
+        if isinstance(meter.cost, Steps):
+            yield _schedule(architecture, meter.cost, name)
 
 
 def _parts(architecture: Architecture, cost: AdditiveCost) -> list[Row]:

@@ -1,0 +1,142 @@
+"""The costs by name, and the text that names one: `macs`, `steps(4,dfs)`, `package.module:energy`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from budgetnet.costs.base import Cost, FunctionCost, user_code
+from budgetnet.costs.counts import macs, params, size
+from budgetnet.costs.files import file_size
+from budgetnet.costs.latency.cost import latency, latency_p95
+from budgetnet.costs.memory import peak_memory
+from budgetnet.costs.meter import Meter
+from budgetnet.costs.steps import steps
+from budgetnet.costs.traffic import traffic
+from budgetnet.errors import UserError
+from budgetnet.naming import convert, load_object
+from budgetnet.network.supernet import SuperNetwork
+
+CostFactory = Callable[..., Callable[..., float]]
+"""Makes a cost for a super network: a `Cost`, or any function of an architecture (and a batch)."""
+
+
+@dataclass(frozen=True)
+class CostKind:
+    """A built-in cost: what makes it for a super network, and its unit."""
+
+    factory: Callable[..., Cost]
+    unit: str
+
+
+COSTS: dict[str, CostKind] = {
+    "macs": CostKind(macs, "macs"),
+    "params": CostKind(params, "params"),
+    "size": CostKind(size, "B"),
+    "steps": CostKind(steps, "steps"),
+    "latency": CostKind(latency, "s"),
+    "latency_p95": CostKind(latency_p95, "s"),
+    "peak_memory": CostKind(peak_memory, "B"),
+    "file_size": CostKind(file_size, "B"),
+    "traffic": CostKind(traffic, "B"),
+}
+
+_CALL = re.compile(r"\s*([\w.:-]+)\s*(?:\((.*)\))?\s*")
+
+
+def bind(cost: str | CostFactory, net: SuperNetwork) -> Meter:
+    """Makes a cost for a super network.
+
+    Args:
+        cost: The text of a built-in cost or of a user's own as `package.module:name`, with arguments in parentheses;
+            or a factory, which is called with the super network.
+        net: The super network.
+
+    Returns:
+        A meter of the cost.
+    """
+    if callable(cost):
+        name = cost.__name__ if hasattr(cost, "__name__") else type(cost).__name__
+        return Meter(_own_cost(cost, name, net, ""), own=True)
+    name, arguments = _parts(cost)
+    if name not in COSTS:
+        return Meter(_own_cost(load_object(name, "a cost", COSTS), name, net, arguments), own=True)
+    kind = COSTS[name]
+    made = kind.factory(net, **_arguments(kind.factory, arguments, name))
+    made.name, made.unit = re.sub(r"\s", "", cost), kind.unit
+    return Meter(made)
+
+
+def _parts(cost: str) -> tuple[str, str]:
+    """A cost's name, and what stands in its parentheses."""
+    match = _CALL.fullmatch(cost)
+    if match is None:
+        raise UserError(f"{cost!r} does not name a cost; write NAME or NAME(arguments), such as macs or steps(4)")
+    return match[1], match[2] or ""
+
+
+def _own_cost(factory: CostFactory, name: str, net: SuperNetwork, arguments: str) -> Cost:
+    """A user's cost; `unit`, `stochastic` and `quantile` may be attributes of the factory or of what it returns."""
+    values = _arguments(factory, arguments, name)
+    with user_code(f"the cost {name}", "; correct the function"):
+        function = factory(net, **values)
+    text = f"{name}({arguments})" if arguments else name
+    if isinstance(function, Cost):
+        function.name = text
+        function.unit = function.unit or _declared((factory,), "unit", str, "", text)
+        return function
+    if not callable(function):
+        raise UserError(
+            f"the cost {name} gave a {type(function).__name__} for a super network, not a function of an architecture; "
+            "return a callable from it"
+        )
+    both = (function, factory)
+    return FunctionCost(
+        net.graph,
+        function,
+        text,
+        _declared(both, "unit", str, "", text),
+        _declared(both, "stochastic", bool, False, text),
+        _declared(both, "quantile", (int, float, type(None)), None, text),
+    )
+
+
+def _declared(objects: tuple[object, ...], name: str, kind: Any, default: Any, cost: str) -> Any:
+    """What a user says about a cost by an attribute; a method that happens to have the name says nothing."""
+    for value in (getattr(owner, name) for owner in objects if hasattr(owner, name)):
+        if callable(value):
+            continue
+        if not isinstance(value, kind):
+            wanted = {"unit": "a text such as 'J'", "stochastic": "True or False", "quantile": "a number such as 0.95"}
+            raise UserError(f"`{name}` of the cost {cost} is {value!r:.80}; it must be {wanted[name]}")
+        return value
+    return default
+
+
+def _arguments(factory: Callable[..., Any], text: str, name: str) -> dict[str, Any]:
+    """`4,dfs` or `machines=4` as keyword arguments of a factory, whose first parameter is the super network."""
+    try:
+        parameters = dict(list(inspect.signature(factory).parameters.items())[1:])
+    except (ValueError, TypeError):
+        raise UserError(f"the cost {name} has no signature to call it by; wrap it in a function of your own") from None
+    try:
+        hints = typing.get_type_hints(factory)
+    except Exception:  # annotations may name what is not there when they are looked up
+        hints = {}
+    usage = f"{name}({', '.join(parameters)})" if parameters else name
+    arguments: dict[str, Any] = {}
+    for position, part in enumerate(filter(None, (part.strip() for part in text.split(",")))):
+        key, equals, value = part.partition("=")
+        if not equals:
+            key, value = (list(parameters)[position] if position < len(parameters) else part), part
+        if key.strip() not in parameters or key.strip() in arguments:
+            raise UserError(f"the cost {name} does not take {part!r}; write {usage}")
+        arguments[key.strip()] = convert(value.strip(), hints.get(key.strip(), str), f"{key.strip()} of {name}")
+    for key, parameter in parameters.items():
+        if parameter.default is inspect.Parameter.empty and key not in arguments:
+            raise UserError(f"the cost {name} needs {key}; write {usage}, such as {name}(4)")
+    return arguments
