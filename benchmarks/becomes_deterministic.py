@@ -51,8 +51,8 @@ def main() -> None:
         "final_entropy_bits_per_edge": curve[-1][1],
         "below_bar": curve[-1][1] < BAR,
         "curve": [[epoch, round(entropy, 5)] for epoch, entropy in curve[:: max(1, len(curve) // 100)]],
-        "budgets": result.summary["budgets"],
-        "test_accuracy": result.summary["test_accuracy"],
+        "budgets": result.summary.to_json()["budgets"],
+        "test_accuracy": result.summary.test_accuracy,
     }
     write_result("becomes_deterministic", payload)
 

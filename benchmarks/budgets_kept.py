@@ -86,11 +86,10 @@ def _outcome(budgets: tuple[str, ...], seed: int) -> dict[str, Any]:
             result = execute(prepare(config), Path(folder) / "run", Options(quiet=True))
         except UserError as error:
             return {"outcome": "refused", "why": str(error)}
-    verdicts = result.summary["budgets"]
     return {
         "outcome": "met" if result.met else "missed",
-        "used": [round(verdict["value"] / verdict["maximum"], 4) for verdict in verdicts],
-        "test_accuracy": round(result.summary["test_accuracy"], 4),
+        "used": [round(budget.share, 4) for budget in result.summary.budgets],
+        "test_accuracy": round(result.summary.test_accuracy or 0.0, 4),
     }
 
 

@@ -28,6 +28,7 @@ from budgetnet import data
 from budgetnet.budgets.budget import parse_all
 from budgetnet.budgets.feasibility import Profile, profile
 from budgetnet.costs import units
+from budgetnet.records.folder import RunFolder
 from budgetnet.spaces import build
 
 SMALL = ("resnet-fabric:width=2,channels=4", "embedded:size=14,limit=1280")
@@ -92,7 +93,7 @@ def outcome(name: str, runs: Path) -> dict[str, Any]:
     measured = json.loads(again.stdout) if again.returncode in (0, 1) else empty
     return {
         **row,
-        "edges": len(json.loads((run / "summary.json").read_text())["architecture"]),
+        "edges": len(RunFolder(run).summary().architecture),
         "certify_exit_code": again.returncode,
         "said": again.stderr.strip(),
         "budgets": [

@@ -23,7 +23,6 @@ budget has a result file of its own.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -33,6 +32,7 @@ from typing import Any
 
 from benchmarks._common import numbers, per_share, shares, summarise, write_result
 from benchmarks._opponents import Opponents, Table, add_protocol, interpolated, mean_points
+from budgetnet.records.folder import RunFolder
 from budgetnet.strategies.recipes import choose
 
 SHARES = {"resnet": (1.0, 0.6, 0.3), "neural": (0.3, 0.1), "fashion": (0.6, 0.3)}
@@ -96,8 +96,7 @@ class Comparison:
         alone = recipe.finish_epochs / (recipe.finish_epochs - recipe.winner_epochs)
         ratios = []
         for row in self.part("search", share):
-            file = self.opponents.out / self._folder(self.recipe, share) / row["run"] / "summary.json"
-            phases = json.loads(file.read_text(encoding="utf-8"))["phases"]
+            phases = RunFolder(self.opponents.out / self._folder(self.recipe, share) / row["run"]).summary().phases
             ratios.append(sum(phases.values()) / (phases["finish"] * alone))
         return ratios
 

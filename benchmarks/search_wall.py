@@ -40,9 +40,9 @@ def pair(config: Config, folder: Path) -> dict[str, Any]:
         "seed": config.seed,
         "search_seconds": searching,
         "training_seconds": training,
-        "phases": found.summary["phases"],
-        "training_phases": trained.summary["phases"],
-        "accuracies": [found.summary["test_accuracy"], trained.summary["test_accuracy"]],
+        "phases": dict(found.summary.phases),
+        "training_phases": dict(trained.summary.phases),
+        "accuracies": [found.summary.test_accuracy, trained.summary.test_accuracy],
     }
 
 

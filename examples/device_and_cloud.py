@@ -88,7 +88,7 @@ def main(out: Path) -> dict[str, Any]:
     print(f"promised: at most {MAXIMUM} bytes per input between device and cloud; the full network sends {everything}")
     print(f"certificate: {entry['measured']:.0f} bytes, {'holds' if entry['holds'] else 'does not hold'}")
     print(f"counted on the wire: {sum(sent.values())} bytes:", ", ".join(f"{n} of {name}" for name, n in sent.items()))
-    print(f"test accuracy {result.summary['test_accuracy']:.1%} after a very short training")
+    print(f"test accuracy {result.summary.test_accuracy:.1%} after a very short training")
     return {"certificate": result.certificate, "sent": sent, "full": everything}
 
 

@@ -18,6 +18,7 @@ from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.records import JsonLines, Record
+from budgetnet.records.results import BudgetResult, Summary
 from budgetnet.spaces import build
 
 SPACE = "resnet-fabric:width=2,channels=4"
@@ -174,36 +175,32 @@ def _finish(folder: Path, net: SuperNetwork, budgets: list[Budget], seed: int) -
     architecture = result(net, budgets, seed)
     (folder / "architecture.json").write_text(architecture.to_json())
     costs = {budget.name: budget.meter(architecture) for budget in budgets}
-    entries = [
-        {
-            "cost": budget.name,
-            "unit": budget.meter.unit,
-            "maximum": budget.maximum,
-            "value": costs[budget.name],
-            "met": costs[budget.name] <= budget.maximum,
-        }
-        for budget in budgets
-    ]
+    entries = tuple(
+        BudgetResult(b.name, b.meter.unit, b.maximum, costs[b.name], costs[b.name] <= b.maximum, b.text)
+        for b in budgets
+    )
     macs, params = (parse_all([f"{name}<=100%"], net)[0].meter(architecture) for name in ("macs", "params"))
-    summary = {
-        "run": folder.name,
-        "space": net.name,
-        "architecture": [edge.name for edge in architecture],
-        "budgets": entries,
-        "validation_accuracy": 0.861 + seed / 100,
-        "test_accuracy": 0.853 + seed / 100,
-        "macs": macs,
-        "params": params,
-        "seconds": 754.0,
-        "phases": {"warm-up": 90.0, "search": 330.0, "settle": 64.0, "finish": 270.0},
-    }
-    _write(folder / "summary.json", summary)
+    summary = Summary(
+        run=folder.name,
+        space=net.name,
+        recipe="fast",
+        seed=seed,
+        architecture=tuple(edge.name for edge in architecture),
+        budgets=entries,
+        validation_accuracy=0.861 + seed / 100,
+        test_accuracy=0.853 + seed / 100,
+        macs=round(macs),
+        params=round(params),
+        seconds=754.0,
+        phases={"warm-up": 90.0, "search": 330.0, "settle": 64.0, "finish": 270.0},
+    )
+    _write(folder / "summary.json", summary.to_json())
     proofs = [
-        {"cost": e["cost"], "maximum": e["maximum"], "measured": e["value"], "upper_bound": e["value"]}
-        | {"how": {"method": "exact"}, "holds": e["met"]}
+        {"cost": e.cost, "text": e.text, "unit": e.unit, "maximum": e.maximum, "measured": e.value}
+        | {"upper_bound": e.value, "how": {"method": "exact"}, "holds": e.met}
         for e in entries
     ]
-    _write(folder / "certificate.json", {"holds": all(bool(e["met"]) for e in entries), "budgets": proofs})
+    _write(folder / "certificate.json", {"holds": summary.met, "budgets": proofs})
 
 
 def _write(path: Path, value: object) -> None:

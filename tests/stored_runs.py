@@ -17,6 +17,7 @@ from budgetnet.network.extract import extract
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.environment import environment
 from budgetnet.spaces import build
+from tests.summaries import make_budget, make_summary
 
 SPACE = "resnet-fabric:width=1,channels=4"
 DATA = "embedded:size=8,limit=100"
@@ -48,7 +49,10 @@ def make_run(folder: Path, budgets: tuple[str, ...] = ("macs<=90%", "size<=1MB")
     certificate = certify(
         net, architecture, parse_all(budgets, net), network=model, checksums=checksums, environment=environment()
     )
-    entries = [{**entry, "value": entry["measured"], "met": entry["holds"]} for entry in certificate["budgets"]]
+    entries = tuple(
+        make_budget(entry["cost"], entry["measured"], entry["maximum"], entry["unit"])
+        for entry in certificate["budgets"]
+    )
     files = {
         "config.json": {"config": {"space": SPACE, "data": DATA, "budgets": budgets, "costs": []}},
         "data.json": {
@@ -59,7 +63,7 @@ def make_run(folder: Path, budgets: tuple[str, ...] = ("macs<=90%", "size<=1MB")
             "scaling": "[-1,1]",
         },
         "certificate.json": certificate,
-        "summary.json": {"budgets": entries},
+        "summary.json": make_summary(budgets=entries).to_json(),
     }
     for name, value in files.items():
         (folder / name).write_text(json.dumps(value), encoding="utf-8")

@@ -74,7 +74,14 @@ def test_a_broken_configuration_is_one_sentence(capsys: Capture, tmp_path: Path,
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text(content)
     assert "config.json" in refused(capsys, "show", tmp_path / "broken")
-    assert "config.json" in refused(capsys, "runs", tmp_path)
+    whole = make_run(tmp_path / "whole", epochs=4)
+    code, out, _ = run_cli(capsys, "runs", tmp_path, "--json")
+    broken, good = json.loads(out)
+    assert (code, broken["state"], good["run"]) == (0, "damaged", str(whole)), "one bad run does not hide the others"
+    assert "config.json" in broken["problem"]
+    code, out, _ = run_cli(capsys, "runs", tmp_path)
+    assert code == 0
+    assert "finished" in out
 
 
 def test_what_is_no_run_is_one_sentence(capsys: Capture, folder: Path, tmp_path: Path) -> None:

@@ -80,14 +80,14 @@ def test_bad_values_are_refused_by_name(values: dict[str, Any], said: str) -> No
 @pytest.mark.parametrize("content", [b"epochs = ", b"\xff\xfe\x00", b"a = 1\na = 2"])
 def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "run.toml").write_bytes(content)
-    with pytest.raises(UserError, match="is not TOML"):
+    with pytest.raises(UserError, match=r"is not (TOML|UTF-8 text)"):
         from_toml(tmp_path / "run.toml")
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="could not be read"):
+    with pytest.raises(UserError, match="cannot be read"):
         from_toml(tmp_path / "none.toml")
-    with pytest.raises(UserError, match="could not be read"):
+    with pytest.raises(UserError, match="cannot be read"):
         from_toml(tmp_path)
 
 

@@ -22,6 +22,7 @@ from budgetnet.budgets.budget import parse_all
 from budgetnet.data.feeds import make_feed
 from budgetnet.errors import Interrupted, UserError
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.results import DataDescription
 from budgetnet.runs.config import Config
 from budgetnet.runs.execute import Job, Options, Result, RunFolder, execute, new_folder
 from budgetnet.strategies.recipes import Recipe
@@ -40,7 +41,7 @@ def make_job(recipe: Recipe | None = None, task: Task | None = None, budget: str
     recipe = recipe or short()
     train, validation = make_feed(vectors(160), recipe.batch_size, 0), make_feed(vectors(64, 1), 64, 0)
     config = Config(space="own", data="own", budgets=(budget,))
-    about = {"name": "own", "task": "own", "classes": [], "input_shape": list(net.input_shape), "scaling": "none"}
+    about = DataDescription("own", "own", (), net.input_shape)
     return Job(net, task or Task(), train, validation, None, parse_all([budget], net), recipe, config, about)
 
 
@@ -86,11 +87,11 @@ def test_a_run_loads_as_it_was(finished: Path) -> None:
     result = budgetnet.load(finished, mlp(seed=9))
     weights = load_file(finished / "weights.safetensors")
     assert all(torch.equal(value, weights[name]) for name, value in result.model.state_dict().items())
-    assert [edge.name for edge in result.architecture.live()] == result.summary["architecture"]
+    assert [edge.name for edge in result.architecture.live()] == list(result.summary.architecture)
     assert result.met
     inputs, targets = vectors(64, 1)
     accuracy = float((result.model(inputs).argmax(1) == targets).float().mean())
-    assert result.summary["validation_accuracy"] == pytest.approx(accuracy)
+    assert result.summary.validation_accuracy == pytest.approx(accuracy)
 
 
 def test_loading_needs_the_network_and_a_finished_run(finished: Path, tmp_path: Path) -> None:
@@ -203,8 +204,8 @@ def test_python_takes_data_of_every_kind(tmp_path: Path, source: str) -> None:
     assert result.met
     assert not result.model.training
     assert result.model(vectors(4)[0]).shape == (4, 3)
-    assert result.summary["test_accuracy"] is not None
-    assert set(result.summary["phases"]) == {"warm-up", "search", "settle", "race", "finish"}
+    assert result.summary.test_accuracy is not None
+    assert set(result.summary.phases) == {"warm-up", "search", "settle", "race", "finish"}
 
 
 def test_python_takes_a_loss_that_returns_one_mean_and_costs_as_functions(tmp_path: Path) -> None:
@@ -218,13 +219,13 @@ def test_python_takes_a_loss_that_returns_one_mean_and_costs_as_functions(tmp_pa
     result = search(tmp_path / "run", loss=squared, metric=metric, budgets=budgets)
     assert result.met
     assert calls
-    assert result.summary["budgets"][0]["unit"] == "J"
-    assert small_runs.weight_of(result.architecture.live()) == result.summary["budgets"][0]["value"] <= 5
+    assert result.summary.budgets[0].unit == "J"
+    assert small_runs.weight_of(result.architecture.live()) == result.summary.budgets[0].value <= 5
 
 
 def test_python_takes_one_budget_as_a_text(tmp_path: Path) -> None:
-    (found,) = search(tmp_path / "run", budgets="macs<=60%").summary["budgets"]
-    assert found["met"]
+    (found,) = search(tmp_path / "run", budgets="macs<=60%").summary.budgets
+    assert found.met
 
 
 @pytest.mark.parametrize("missing", ["train", "validation"])

@@ -8,8 +8,10 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from budgetnet.errors import UserError
+from budgetnet.naming.values import printable
 
 
 def print_json(value: Any) -> None:
@@ -24,9 +26,17 @@ def print_table(table: Table) -> None:
     console.print(table)
 
 
-def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+class PlainTable(Table):
+    """A table whose cells are texts of others: no markup, no characters that act on a terminal."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        """Adds a row of texts."""
+        super().add_row(*(Text(printable(cell)) for cell in cells), **options)
+
+
+def plain_table(*columns: str, right: tuple[str, ...] = ()) -> PlainTable:
     """A table without frame."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    table = PlainTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left")
     return table

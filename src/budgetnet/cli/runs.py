@@ -10,17 +10,19 @@ import click
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.cli.searching import print_summary
 from budgetnet.errors import UserError
-from budgetnet.records.folder import RunFolder
-from budgetnet.records.records import read
+from budgetnet.naming.values import printable
+from budgetnet.records.folder import RunFolder, runs_in
 from budgetnet.runs.config import of_run
+
+LONGEST_COMMAND = 2000
+"""Characters of a command line that are printed."""
 
 
 def runs(folder: Path, as_json: bool) -> None:
     """`budgetnet runs`: lists the runs in a folder."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; give the one that holds your runs")
-    found = [RunFolder(path) for path in sorted(folder.iterdir()) if (path / "config.json").exists()]
-    rows = [_row(run) for run in found]
+    rows = [_row(RunFolder(path)) for path in runs_in(folder)]
     if as_json:
         print_json(rows)
         return
@@ -30,7 +32,7 @@ def runs(folder: Path, as_json: bool) -> None:
             row["run"],
             row["space"],
             ", ".join(row["budgets"]) or row["architecture"] or "",
-            row["state"],
+            row.get("problem", row["state"]),
             _percent(row["validation_accuracy"]),
             _percent(row["test_accuracy"]),
         )
@@ -38,21 +40,37 @@ def runs(folder: Path, as_json: bool) -> None:
 
 
 def _row(run: RunFolder) -> dict[str, Any]:
-    config = of_run(run)
-    summary = run.read_json("summary.json") if run.finished else {}
-    return {
+    """A run as a row; one that cannot be read says why, and does not hide the others."""
+    row: dict[str, Any] = {
         "run": str(run.path),
+        "space": "",
+        "architecture": None,
+        "budgets": [],
+        "state": "damaged",
+        "validation_accuracy": None,
+        "test_accuracy": None,
+    }
+    try:
+        return {**row, **_facts(run)}
+    except UserError as error:
+        return {**row, "problem": printable(error)}
+
+
+def _facts(run: RunFolder) -> dict[str, Any]:
+    config = of_run(run)
+    summary = run.summary() if run.finished else None
+    return {
         "space": config.space,
         "architecture": config.architecture,
         "budgets": list(config.budgets),
-        "state": "finished" if run.finished else _state(run),
-        "validation_accuracy": summary.get("validation_accuracy"),
-        "test_accuracy": summary.get("test_accuracy"),
+        "state": "finished" if summary else _state(run),
+        "validation_accuracy": summary.validation_accuracy if summary else None,
+        "test_accuracy": summary.test_accuracy if summary else None,
     }
 
 
 def _state(run: RunFolder) -> str:
-    records, _ = read(run.path / "records.jsonl")
+    records, _ = run.records()
     return f"{records[-1].phase}, epoch {records[-1].epoch}" if records else "not begun"
 
 
@@ -63,13 +81,13 @@ def _percent(value: float | None) -> str:
 def show(run: Path, as_json: bool) -> None:
     """`budgetnet show`: prints one run."""
     folder = RunFolder(run)
-    row = _row(folder)
-    about = folder.read_json("config.json")
+    origin, facts = folder.origin(), _facts(folder)
+    summary = folder.summary() if folder.finished else None
     if as_json:
-        print_json(folder.read_json("summary.json") if folder.finished else {**row, "config": about["config"]})
+        print_json(summary.to_json() if summary else {"run": str(run), **facts, "config": dict(origin.config)})
         return
-    click.echo(about.get("command", row["space"]))
-    if folder.finished:
-        print_summary(folder.read_json("summary.json"))
+    click.echo(printable(origin.command or facts["space"], LONGEST_COMMAND))
+    if summary:
+        print_summary(summary, run)
     else:
-        click.echo(f"not finished: {_state(folder)}; go on with --resume --out {run}")
+        click.echo(f"not finished: {printable(facts['state'])}; go on with --resume --out {run}")

@@ -15,8 +15,10 @@ from budgetnet.budgets.feasibility import Profile, check, expected, profile
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.costs.units import show
 from budgetnet.errors import Interrupted, UserError
+from budgetnet.naming.values import printable
 from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder, new_folder
+from budgetnet.records.results import Summary
 from budgetnet.records.sinks import TensorBoard
 from budgetnet.records.stopwatch import OFF, Stopwatch
 from budgetnet.runs.config import Config, duration, from_mapping, from_toml, of_run
@@ -41,7 +43,7 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
     config = _configuration(options, controls["config_file"], resumed)
     if resumed is not None and resumed.finished:
         click.echo(f"{resumed.path} is finished", err=True)
-        return _report(resumed.read_json("summary.json"), controls["as_json"])
+        return _report(resumed.summary(), resumed.path, controls["as_json"])
     with working(f"loading {config.data}", controls["quiet"]):
         job = prepare(config)
     if dry_run:
@@ -64,7 +66,7 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
             return 130
     if isinstance(watch, Stopwatch) and not controls["as_json"]:
         _print_profile(watch)
-    return _report(result.summary, controls["as_json"])
+    return _report(result.summary, out, controls["as_json"])
 
 
 def _print_profile(watch: Stopwatch) -> None:
@@ -194,44 +196,46 @@ def minutes(seconds: float) -> str:
     )
 
 
-def _report(summary: dict[str, Any], as_json: bool) -> int:
+def _report(summary: Summary, folder: Path, as_json: bool) -> int:
     if as_json:
-        print_json(summary)
+        print_json(summary.to_json())
     else:
-        print_summary(summary)
-        certificate = Path(summary["run"]) / "certificate.json"
-        if summary["budgets"] and certificate.exists():
-            click.echo(show_certificate(RunFolder(certificate.parent).read_json(certificate.name)))
-    return 0 if all(budget["met"] for budget in summary["budgets"]) else 3
+        print_summary(summary, folder)
+        certificate = RunFolder(folder).certificate()
+        if summary.budgets and certificate is not None:
+            click.echo(show_certificate(certificate))
+    return 0 if summary.met else 3
 
 
-def _score(part: str, summary: dict[str, Any]) -> str:
-    overlap = summary.get(f"{part}_mean_iou")
-    more = "" if overlap is None else f" (mean IoU {overlap:.2%})"
-    return f"{part} accuracy {summary[f'{part}_accuracy']:.2%}{more}"
+def _scores(summary: Summary) -> str:
+    known = (
+        ("validation", summary.validation_accuracy, summary.validation_mean_iou),
+        ("test", summary.test_accuracy, summary.test_mean_iou),
+    )
+    return ", ".join(
+        f"{part} accuracy {accuracy:.2%}" + ("" if overlap is None else f" (mean IoU {overlap:.2%})")
+        for part, accuracy, overlap in known
+        if accuracy is not None
+    )
 
 
-def print_summary(summary: dict[str, Any]) -> None:
+def print_summary(summary: Summary, folder: Path) -> None:
     """The answer first: is the budget met, how good is the network, where is it."""
     table = plain_table("budget", "maximum", "value", "used", "met", right=("maximum", "value", "used"))
-    for budget in summary["budgets"]:
-        value, maximum, unit = budget["value"], budget["maximum"], budget["unit"]
-        verdict = "yes" if budget["met"] else "NO"
+    for budget in summary.budgets:
         table.add_row(
-            budget.get("text", budget["cost"]),
-            show(maximum, unit),
-            show(value, unit),
-            f"{value / maximum:.1%}",
-            verdict,
+            budget.text or budget.cost,
+            show(budget.maximum, budget.unit),
+            show(budget.value, budget.unit),
+            f"{budget.share:.1%}",
+            "yes" if budget.met else "NO",
         )
-    if summary["budgets"]:
+    if summary.budgets:
         print_table(table)
-    known = [part for part in ("validation", "test") if summary[f"{part}_accuracy"] is not None]
-    accuracy = ", ".join(_score(part, summary) for part in known)
-    size = f"{show(summary['macs'], 'macs')} multiply-adds, {show(summary['params'], 'params')} parameters"
-    phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in summary["phases"].items() if seconds)
-    click.echo(f"{accuracy}; {size}, {len(summary['architecture'])} edges of {summary['space']}")
-    click.echo(f"{minutes(summary['seconds'])} ({phases}); everything is in {summary['run']}")
-    page = Path(summary["run"]) / "report.html"
+    size = f"{show(summary.macs, 'macs')} multiply-adds, {show(summary.params, 'params')} parameters"
+    phases = ", ".join(f"{printable(name)} {seconds:.0f} s" for name, seconds in summary.phases.items() if seconds)
+    click.echo(f"{_scores(summary)}; {size}, {len(summary.architecture)} edges of {printable(summary.space)}")
+    click.echo(f"{minutes(summary.seconds)} ({phases}); everything is in {folder}")
+    page = folder / "report.html"
     if page.exists():
         click.echo(f"report: {page}")

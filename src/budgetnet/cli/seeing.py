@@ -13,10 +13,10 @@ from budgetnet.naming.files import refuse_replacing
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw import Picture, save
-from budgetnet.pictures.report.folder import RunFiles, find_runs, is_run, read_run
 from budgetnet.pictures.report.limits import limits, meters
 from budgetnet.pictures.report.networks import Networks
 from budgetnet.pictures.report.series import timeline
+from budgetnet.records.folder import RunFiles, find_runs, is_run, read_run
 from budgetnet.spaces import build
 from budgetnet.spaces.named import find_architecture
 

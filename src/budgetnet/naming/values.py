@@ -32,10 +32,14 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 
 @dataclass(frozen=True)
 class Range:
-    """Limits of a number, both included: `Annotated[float, Range(0, 1)]`. NaN is within no range."""
+    """Limits of a number, both included: `Annotated[float, Range(0, 1)]`. NaN is refused unless `nan` allows it."""
 
     low: float = -math.inf
     high: float = math.inf
+    nan: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high or (self.nan and math.isnan(value))
 
 
 class _Misfit(Exception):  # noqa: N818
@@ -136,7 +140,7 @@ def _scalar(value: Any, kind: Any, path: str, limits: Range | None = None) -> An
         raise _Misfit(path, f"is {named(value)}, not {wanted(kind)}")
     if kind is int and abs(value) > LARGEST_INTEGER:
         raise _Misfit(path, "is a number of too many digits")
-    if limits is not None and not limits.low <= value <= limits.high:
+    if limits is not None and value not in limits:
         raise _Misfit(path, f"is {value:g}, not a number from {limits.low:g} to {limits.high:g}")
     if kind is float and limits is None and not math.isfinite(value):
         raise _Misfit(path, f"is {value:g}, not a finite number")

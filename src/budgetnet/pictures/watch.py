@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from budgetnet.errors import UserError
-from budgetnet.pictures.report.folder import RunFiles, find_runs, read_run
 from budgetnet.pictures.report.networks import Networks
 from budgetnet.pictures.report.page import Content, content, render
 from budgetnet.pictures.report.views import make_view
+from budgetnet.records.folder import RunFiles, find_runs, read_run
 
 ADDRESS = "127.0.0.1"
 """The only interface: the page shows paths and settings that concern nobody else."""

@@ -1,77 +1,166 @@
-"""The folder of a run: its files, each written whole or not at all, and one process at a time."""
+"""The folder of a run: the one way to read it, its files written whole or not at all, and one process at a time.
+
+A run folder may come from anybody. Every file goes through the checked reader, no symbolic link inside the folder is
+followed, and what is read is a value with a type. `RunFolder` refuses the first file that is wrong; `read_run` reads
+all that can be read, for pages and tables about runs that were killed or damaged.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import itertools
 import json
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TypeVar
 
 from budgetnet.errors import UserError
-from budgetnet.naming.files import write_file
+from budgetnet.naming import files
+from budgetnet.naming.files import LARGEST_BINARY, Missing, write_file
+from budgetnet.records import records
+from budgetnet.records.records import Record
+from budgetnet.records.results import Candidate, DataDescription, Origin, Summary
 
 LOCK_PAUSE = 0.1
+"""Seconds between two tries to take the lock."""
+MARKS = ("config.json", "records.jsonl")
+"""A folder with one of these is a run."""
+
+T = TypeVar("T")
+Json = Mapping[str, Any]
 
 
 class RunFolder:
-    """The files of a run. Every one of them is written whole or not at all."""
+    """The files of a run. Reading one that is missing or wrong raises a `UserError` that names it.
+
+    Args:
+        path: The folder; it may be a symbolic link, what is inside may not.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @property
     def checkpoints(self) -> Path:
-        """Where the state is."""
+        """The folder of the saved state."""
         return self.path / "checkpoints"
 
     @property
     def finished(self) -> bool:
-        """The summary is written last."""
-        return (self.path / "summary.json").exists()
+        """Whether there is a summary, which is written last."""
+        return _there(self.path / "summary.json")
 
     @property
     def exists(self) -> bool:
-        """The configuration is written first."""
-        return (self.path / "config.json").exists()
+        """Whether there is a configuration, which is written first."""
+        return _there(self.path / "config.json")
+
+    def read_bytes(self, name: str, largest: int = LARGEST_BINARY) -> bytes:
+        """The content of a file of this folder."""
+        with self._explained(name):
+            return files.read_bytes(self.path / name, largest, follow=False)
+
+    def read_text(self, name: str) -> str:
+        """The content of a text file of this folder."""
+        with self._explained(name):
+            return files.read_text(self.path / name, follow=False)
 
     def read_json(self, name: str) -> Any:
-        """One of the JSON files."""
-        path = self.path / name
+        """The plain value in a JSON file of this folder, for files that have no type of their own."""
+        with self._explained(name):
+            return files.read_json(self.path / name, follow=False)
+
+    def summary(self) -> Summary:
+        """The result, from summary.json."""
+        return Summary.from_json(self.read_json("summary.json"), str(self.path / "summary.json"))
+
+    def data(self) -> DataDescription:
+        """What the run was trained on, from data.json."""
+        return DataDescription.from_json(self.read_json("data.json"), str(self.path / "data.json"))
+
+    def origin(self) -> Origin:
+        """How the run was started, from config.json."""
+        return Origin.from_json(self.read_json("config.json"), str(self.path / "config.json"))
+
+    def architecture(self) -> str:
+        """The text of architecture.json; `Architecture.from_json` reads it for a graph."""
+        return self.read_text("architecture.json")
+
+    def certificate(self) -> dict[str, Any] | None:
+        """The certificate, or None if there is no file."""
+        if not _there(self.path / "certificate.json"):
+            return None
+        value = self.read_json("certificate.json")
+        if not isinstance(value, dict):
+            raise UserError(f"{self.path / 'certificate.json'} holds no certificate; restore the file or run again")
+        return value
+
+    def records(self) -> tuple[list[Record], bool]:
+        """The records, and whether the file is there and whole."""
+        return records.read(self.path / "records.jsonl")
+
+    def archive(self) -> tuple[list[Candidate], bool]:
+        """The evaluated architectures, and whether the file is whole; a run may have none."""
+        path, found = self.path / "archive.jsonl", list[Candidate]()
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UserError(
-                f"{self.path} has no {name}; give the folder of a run, as `budgetnet runs` lists them"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} could not be read ({error}); restore it or run again") from None
+            values, whole = files.read_lines(path, follow=False)
+            for number, value in enumerate(values, 1):
+                found.append(Candidate.from_json(value, f"{path}, line {number}"))
+        except Missing:
+            return [], True
+        return found, whole
 
     def write_json(self, name: str, value: Any) -> None:
-        """A JSON file."""
+        """Writes a JSON file of this folder."""
         write_file(self.path / name, (json.dumps(value, indent=1) + "\n").encode())
+
+    def write_summary(self, summary: Summary) -> None:
+        """Writes summary.json: from now on the run is finished."""
+        self.write_json("summary.json", summary.to_json())
+
+    @contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Missing:
+            raise Missing(
+                f"{self.path} has no {name}; give the folder of a run, as `budgetnet runs` lists them"
+            ) from None
 
     @contextmanager
     def locked(self, patience: float = 0.0) -> Iterator[None]:
-        """One process at a time; the other one may have so many seconds to end."""
+        """Keeps other processes out of the folder, which is made if it is missing.
+
+        Args:
+            patience: Seconds to wait for another process that is at work there.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = (self.path / ".lock").open("w")
+            handle = os.open(self.path / ".lock", flags, 0o666)
         except OSError as error:
             raise UserError(f"{self.path} cannot be written to ({error.strerror}); choose another --out") from None
-        with handle:
+        try:
             deadline = time.monotonic() + patience
             while not _taken(handle):
                 if time.monotonic() >= deadline:
                     raise UserError(f"another process is at work in {self.path}; wait for it or choose another --out")
                 time.sleep(LOCK_PAUSE)
             yield
+        finally:
+            os.close(handle)
 
 
-def _taken(handle: IO[str]) -> bool:
+def _there(path: Path) -> bool:
+    """Whether there is a file of any kind, a dangling link among them; one that is wrong is refused when it is read."""
+    return os.path.lexists(path)
+
+
+def _taken(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -81,4 +170,110 @@ def _taken(handle: IO[str]) -> bool:
 
 def new_folder(parent: Path = Path("runs")) -> Path:
     """The first `run-N` that is free."""
-    return next(path for n in itertools.count(1) if not (path := parent / f"run-{n}").exists())
+    return next(path for n in itertools.count(1) if not os.path.lexists(path := parent / f"run-{n}"))
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """A run as far as it can be read. What is missing is empty or None; what is wrong is said in `problems`."""
+
+    path: Path
+    origin: Origin
+    records: tuple[Record, ...] = ()
+    whole: bool = False
+    archive: tuple[Candidate, ...] = ()
+    architecture: str = ""
+    summary: Summary | None = None
+    certificate: Json | None = None
+    data: DataDescription | None = None
+    problems: tuple[str, ...] = ()
+    ended: bool = False
+    """Whether there is a summary, be it damaged."""
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.resolve().name
+
+    @property
+    def settings(self) -> Json:
+        """The configuration of the run itself, without versions and machine."""
+        return self.origin.config
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end, and its summary can be read."""
+        return self.summary is not None
+
+    @property
+    def searched(self) -> bool:
+        """Whether this run looks for an architecture; others train a given one and serve as baselines."""
+        return any(record.phase in ("warm-up", "search") for record in self.records) or bool(self.archive)
+
+
+def read_run(path: Path) -> RunFiles:
+    """Reads as much of a run folder as there is.
+
+    Args:
+        path: The folder. One without a configuration and without records is refused.
+
+    Returns:
+        The run. A file that is missing, as while a run goes on, is no problem; one that is wrong is.
+    """
+    if not is_run(path):
+        raise UserError(
+            f"{str(path)!r} is not a run folder: it holds neither {' nor '.join(MARKS)}; "
+            "name the folder that `budgetnet search --out` wrote"
+        )
+    folder, problems = RunFolder(path), list[str]()
+
+    def tried(read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except Missing:
+            return otherwise
+        except UserError as error:
+            problems.append(str(error))
+            return otherwise
+
+    no_records: tuple[list[Record], bool] = ([], False)
+    no_archive: tuple[list[Candidate], bool] = ([], True)
+    lines, whole = tried(folder.records, no_records)
+    archive, archive_whole = tried(folder.archive, no_archive)
+    if not archive_whole:
+        problems.append(f"{path / 'archive.jsonl'} ends in a torn line")
+    return RunFiles(
+        path,
+        tried(folder.origin, Origin({})),
+        tuple(lines),
+        whole,
+        tuple(archive),
+        tried(folder.architecture, ""),
+        tried(folder.summary, None),
+        tried(folder.certificate, None),
+        tried(folder.data, None),
+        tuple(problems),
+        folder.finished,
+    )
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder holds a run, damaged or not."""
+    return path.is_dir() and any(_there(path / mark) for mark in MARKS)
+
+
+def find_runs(paths: Iterable[Path]) -> list[Path]:
+    """The run folders that paths name: themselves, or the runs inside a folder of runs."""
+    found: list[Path] = []
+    for path in paths:
+        inside = [] if is_run(path) else runs_in(path)
+        found += inside or [path]
+    return list(dict.fromkeys(found))
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The runs in a folder of runs, by name; a folder that vanishes meanwhile has none."""
+    try:
+        return sorted(child for child in folder.iterdir() if is_run(child))
+    except OSError:
+        return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -13,6 +14,18 @@ from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
 from budgetnet.errors import UserError
+from budgetnet.naming.files import Missing, parse_json, read_lines
+from budgetnet.naming.values import typed
+
+KINDS = {
+    "phase": "a phase begins: its `steps` and `epochs`",
+    "step": "means over the steps since the record before: `loss`, `accuracy`, `lr`, `cost/…`, `lambda/…`",
+    "epoch": "means over an epoch, with `validation_loss` and `validation_accuracy` where an architecture is fixed",
+    "candidate": "an architecture that was evaluated on shared weights: its validation loss and accuracy",
+    "racer": "a candidate that was trained for a while by itself: its validation loss and accuracy",
+    "chosen": "the architecture that is trained to the end: its costs",
+}
+"""The kinds of records that this version writes, and what their values are. Readers pass over other kinds."""
 
 TIME_FIELDS = frozenset({"time", "seconds"})
 """The only fields in which an interrupted and resumed run differs from one that was never interrupted."""
@@ -35,11 +48,20 @@ class Record:
         return json.dumps({**head, **finite(self.values)}, allow_nan=False)
 
     @staticmethod
-    def from_json(line: str) -> Record:
-        """The record of a line; ValueError or KeyError if it is torn."""
-        value = json.loads(line)
-        head = {name: value.pop(name) for name in ("kind", "phase", "epoch", "step", "time")}
-        return Record(**head, values=value)
+    def from_json(line: str, where: str = "a record") -> Record:
+        """The record of a line; a line that is torn or of another shape is a `UserError`."""
+        return Record.from_value(parse_json(line, where), where)
+
+    @staticmethod
+    def from_value(value: Any, where: str) -> Record:
+        """The record in a plain value; what is not in the head of a record is one of its values."""
+        fields = {key: value[key] for key in HEAD if key in value} if isinstance(value, Mapping) else value
+        head = typed(fields, Record, where)
+        return dataclasses.replace(head, values={key: item for key, item in value.items() if key not in HEAD})
+
+
+HEAD = frozenset(("kind", "phase", "epoch", "step", "time"))
+"""The fields that every record has."""
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +88,9 @@ class JsonLines:
         self._path = path
         with self._explained():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: IO[bytes] = path.open("r+b" if path.exists() else "w+b")
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            self._file: IO[bytes] = os.fdopen(os.open(path, flags, 0o666), "r+b")
+            position = _last_line_end(self._file, position)
             self._file.truncate(position)
             self._file.seek(position)
 
@@ -96,9 +120,17 @@ class JsonLines:
             yield
         except OSError as error:
             raise UserError(
-                f"{self._path} cannot be written ({error.strerror}); the last checkpoint is whole: make room there "
-                "and resume"
+                f"{self._path} cannot be written ({error.strerror or error}); the last checkpoint is whole: make room "
+                "there and resume"
             ) from error
+
+
+def _last_line_end(file: IO[bytes], position: int) -> int:
+    """Where a resumed run goes on: a file that is shorter than its checkpoint says ends with its last whole line."""
+    if position <= file.seek(0, os.SEEK_END):
+        return position
+    file.seek(0)
+    return file.read().rfind(b"\n") + 1
 
 
 class Fan:
@@ -147,14 +179,22 @@ class Tally:
 
 
 def read(path: Path) -> tuple[list[Record], bool]:
-    """The records of a file, and whether it is whole: a line torn by a killed run ends the reading."""
-    records: list[Record] = []
-    if not path.exists():
-        return records, False
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            try:
-                records.append(Record.from_json(line))
-            except (ValueError, KeyError, TypeError, AttributeError):
-                return records, False
-    return records, True
+    """Reads the records of a run.
+
+    Args:
+        path: The file `records.jsonl` of a run folder; it may be missing, but not be a symbolic link.
+
+    Returns:
+        The records up to the first line that is torn, as a killed run leaves it, and whether there was no such line.
+    """
+    found: list[Record] = []
+    try:
+        values, whole = read_lines(path, follow=False)
+    except Missing:
+        return found, False
+    for value in values:
+        try:
+            found.append(Record.from_value(value, str(path)))
+        except UserError:
+            return found, False
+    return found, whole

@@ -8,6 +8,7 @@ from functools import cache
 import torch
 
 from budgetnet.data.feeds import make_feed
+from budgetnet.records.results import DataDescription
 from budgetnet.reproduce.settings import Setting, cost_of
 from budgetnet.runs.config import Config
 from budgetnet.runs.execute import Job, choose_device, estimated_seconds
@@ -82,7 +83,8 @@ def _pace(family: str, chosen: Setting) -> float:
     config = Config(space=space, budgets=(), architecture=name)
     recipe = fixed(fast(1))
     architecture = net.architecture(name)
-    job = Job(net, Task(), feed, feed, None, [], recipe, config, {}, architecture)
+    data = DataDescription("noise", chosen.task, tuple(map(str, range(chosen.classes))), chosen.shape)
+    job = Job(net, Task(), feed, feed, None, [], recipe, config, data, architecture)
     return estimated_seconds(job, architecture) / (recipe.finish_epochs * BATCHES * images * price)
 
 

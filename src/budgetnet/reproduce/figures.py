@@ -13,9 +13,9 @@ from budgetnet.naming.files import write_file
 from budgetnet.network.graph import Architecture
 from budgetnet.pictures.draw import Picture, save
 from budgetnet.pictures.report.charts import altair, lines, static
-from budgetnet.pictures.report.folder import read_run
 from budgetnet.pictures.report.networks import Networks
 from budgetnet.pictures.report.series import timeline
+from budgetnet.records.folder import read_run
 from budgetnet.reproduce.table import Comparison, kind
 
 MOMENTS = 10
@@ -33,7 +33,9 @@ def draw_found(runs: Path, names: Iterable[str], out: Path) -> dict[str, Path]:
         net, reason = networks.of(run)
         if net is None:
             raise UserError(f"{runs / name} cannot be drawn: {reason}; run it again")
-        cost = bind(run.summary["budgets"][0]["cost"], net)
+        if run.summary is None or not run.summary.budgets:
+            raise UserError(f"{runs / name} has no result that can be read; run it again")
+        cost = bind(run.summary.budgets[0].cost, net)
         picture = Picture(net, Architecture.from_json(net.graph, run.architecture), None, cost, name)
         drawn[name] = save(picture, out / "pictures" / f"{name}.svg", force=True).relative_to(out)
     return drawn

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from budgetnet.errors import UserError
+from budgetnet.naming.files import read_toml
 from budgetnet.records.folder import RunFolder
 from budgetnet.strategies.recipes import PER_EXAMPLE, Recipe, choose, fixed
 
@@ -99,21 +99,12 @@ def from_mapping(values: Mapping[str, Any], where: str) -> Config:
 
 def of_run(folder: RunFolder) -> Config:
     """The configuration that a run was started with."""
-    path, content = folder.path / "config.json", folder.read_json("config.json")
-    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
-        raise UserError(f"{path} holds no configuration; restore it or run again")
-    return from_mapping(content["config"], str(path))
+    return from_mapping(folder.origin().config, str(folder.path / "config.json"))
 
 
 def from_toml(path: Path) -> dict[str, Any]:
     """The settings of a TOML file."""
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise UserError(f"the configuration {path} could not be read ({error.strerror}); check the path") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not TOML ({error}); correct it") from None
+    return read_toml(path)
 
 
 def duration(text: str) -> float:

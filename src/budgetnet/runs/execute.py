@@ -37,9 +37,10 @@ from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.examples import write_pictures
 from budgetnet.records.console import ConsoleSink, working
-from budgetnet.records.environment import environment, versions
+from budgetnet.records.environment import environment, machine, versions
 from budgetnet.records.folder import RunFolder, new_folder
 from budgetnet.records.records import Fan, JsonLines, Sink, finite
+from budgetnet.records.results import BudgetResult, DataDescription, Origin, Summary
 from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.runs.config import Config, from_mapping, of_run
 from budgetnet.runs.duration import estimate
@@ -68,7 +69,7 @@ class Job:
     budgets: Sequence[Budget]
     recipe: Recipe
     config: Config
-    data: Mapping[str, Any]
+    data: DataDescription
     architecture: Architecture | None = None
 
 
@@ -78,13 +79,13 @@ class Result:
 
     model: nn.Module
     architecture: Architecture
-    summary: dict[str, Any]
+    summary: Summary
     certificate: dict[str, Any] | None = None
 
     @property
     def met(self) -> bool:
         """Whether every budget is met."""
-        return all(budget["met"] for budget in self.summary["budgets"])
+        return self.summary.met
 
 
 def prepare(config: Config) -> Job:
@@ -108,13 +109,7 @@ def prepare(config: Config) -> Job:
     assert validation is not None
     example = next(validation.evaluation())[0]
     budgets = parse_all(config.budgets, net, short_names(config.costs), example)
-    about = {
-        "name": config.data,
-        "task": data.task,
-        "classes": list(data.classes),
-        "input_shape": list(data.input_shape),
-        "scaling": "[-1,1]",
-    }
+    about = DataDescription(config.data, data.task, data.classes, data.input_shape, "[-1,1]")
     kept = None if config.architecture is None else find_architecture(net, config.architecture).live()
     return Job(net, Task(), train, validation, test, budgets, recipe, config, about, kept)
 
@@ -241,10 +236,10 @@ def _check(job: Job, options: Options) -> Architecture:
 
 
 def _begin(folder: RunFolder, job: Job, options: Options) -> None:
-    folder.write_json("data.json", dict(job.data))
+    folder.write_json("data.json", job.data.to_json())
     command = options.command or shlex.join(["budgetnet", *sys.argv[1:]])
-    about = {"command": command, **environment()}
-    folder.write_json("config.json", {"version": versions().get("budgetnet"), **about, "config": job.config.to_dict()})
+    origin = Origin(job.config.to_dict(), command, versions().get("budgetnet"), machine(), versions())
+    folder.write_json("config.json", origin.to_json())
 
 
 @contextmanager
@@ -322,7 +317,7 @@ def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) 
             outcome.architecture,
             job.budgets,
             network=model,
-            description=Description.of_run(job.config.space, outcome.architecture.to_json(), job.data, {}),
+            description=Description.of_run(job.config.space, outcome.architecture.to_json(), job.data.to_json(), {}),
             batches=batches,
             environment=environment(),
             checksums=file_checksums(files),
@@ -335,40 +330,38 @@ def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: dict[str
     """Judges the network on all validation and test data; the summary is written last."""
     model = outcome.model.eval()
     test = judge(model, job.task, job.test.evaluation()) if job.test is not None and options.judge else None
-    summary = {
-        "run": str(folder.path),
-        "space": job.net.name,
-        "recipe": job.recipe.name,
-        "seed": job.config.seed,
-        "architecture": [edge.name for edge in outcome.architecture.live()],
-        "budgets": [
-            {
-                "text": entry["text"],
-                "cost": entry["cost"],
-                "unit": entry["unit"],
-                "maximum": entry["maximum"],
-                "value": entry["measured"],
-                "met": entry["holds"],
-            }
-            for entry in certificate["budgets"]
-        ],
-        **scores("validation", judge(model, job.task, job.validation.evaluation())),
-        **scores("test", test),
-        "macs": round(macs(job.net)(outcome.architecture)),
-        "params": round(params(job.net)(outcome.architecture)),
-        "seconds": sum(outcome.seconds.values()),
-        "phases": dict(outcome.seconds),
-    }
-    if job.data["task"] == "segmentation":
+    validation = judge(model, job.task, job.validation.evaluation())
+    summary = Summary(
+        run=str(folder.path),
+        space=job.net.name,
+        recipe=job.recipe.name,
+        seed=job.config.seed,
+        architecture=tuple(edge.name for edge in outcome.architecture.live()),
+        budgets=tuple(_budget_result(entry) for entry in certificate["budgets"]),
+        validation_accuracy=validation.metric,
+        validation_mean_iou=validation.mean_iou,
+        test_accuracy=test.metric if test else None,
+        test_mean_iou=test.mean_iou if test else None,
+        macs=round(macs(job.net)(outcome.architecture)),
+        params=round(params(job.net)(outcome.architecture)),
+        seconds=sum(outcome.seconds.values()),
+        phases=dict(outcome.seconds),
+    )
+    if job.data.task == "segmentation":
         write_pictures(folder.path, model, job.validation)
-    folder.write_json("summary.json", summary)
+    folder.write_summary(summary)
     return Result(model, outcome.architecture, summary, certificate)
 
 
-def scores(part: str, score: Score | None) -> dict[str, float | None]:
-    """The entries of a summary about one part of the data; a segmentation has its mean intersection over union too."""
-    entries = {f"{part}_accuracy": None if score is None else score.metric}
-    return entries if score is None or score.mean_iou is None else {**entries, f"{part}_mean_iou": score.mean_iou}
+def _budget_result(entry: Mapping[str, Any]) -> BudgetResult:
+    return BudgetResult(
+        cost=entry["cost"],
+        unit=entry["unit"],
+        maximum=entry["maximum"],
+        value=entry["measured"],
+        met=entry["holds"],
+        text=entry["text"],
+    )
 
 
 def judge_on_test(run: Path, config: Config, patience: float = 0.0) -> None:
@@ -383,15 +376,14 @@ def judge_on_test(run: Path, config: Config, patience: float = 0.0) -> None:
 
 def write_test_score(folder: RunFolder, score: Score | None) -> None:
     """Puts a score on test data into a summary, or takes it out."""
-    summary = {name: value for name, value in folder.read_json("summary.json").items() if name != "test_mean_iou"}
-    folder.write_json("summary.json", {**summary, **scores("test", score)})
+    found = (score.metric, score.mean_iou) if score else (None, None)
+    folder.write_summary(folder.summary().with_test(*found))
 
 
-def _say_unused(summary: Mapping[str, Any], options: Options) -> None:
-    for budget in summary["budgets"]:
-        share = 1 - budget["value"] / budget["maximum"]
-        if budget["met"] and share > UNUSED:
-            options.say(f"{share:.0%} of the budget {budget['text']} is unused")
+def _say_unused(summary: Summary, options: Options) -> None:
+    for budget in summary.budgets:
+        if budget.met and 1 - budget.share > UNUSED:
+            options.say(f"{1 - budget.share:.0%} of the budget {budget.text} is unused")
 
 
 def _write_report(folder: RunFolder, options: Options) -> None:
@@ -407,17 +399,16 @@ def _write_report(folder: RunFolder, options: Options) -> None:
 def load(run: str | Path, net: SuperNetwork | None = None) -> Result:
     """A finished run from its folder. A run on a network of your own needs that network, built as it was."""
     folder = RunFolder(Path(run))
-    summary = folder.read_json("summary.json")
+    summary = folder.summary()
     if net is None:
-        config, data = of_run(folder), folder.read_json("data.json")
+        config, data = of_run(folder), folder.data()
         if config.space == OWN:
             raise UserError(f"{run} searched a network of your own; give it, built as it was: load({str(run)!r}, net)")
-        net = spaces.build(config.space, data["input_shape"], len(data["classes"]))
-    text = (folder.path / "architecture.json").read_text(encoding="utf-8")
+        net = spaces.build(config.space, data.input_shape, len(data.classes))
+    text = folder.architecture()
     model = extract(net, Architecture.from_json(net.graph, text)).eval()
-    model.load_state_dict(load_safetensors((folder.path / "weights.safetensors").read_bytes()))
-    certificate = folder.read_json("certificate.json") if (folder.path / "certificate.json").exists() else None
-    return Result(model, Architecture.from_json(net.graph, text), summary, certificate)
+    model.load_state_dict(load_safetensors(folder.read_bytes("weights.safetensors")))
+    return Result(model, Architecture.from_json(net.graph, text), summary, folder.certificate())
 
 
 OWN = "own"
@@ -470,7 +461,7 @@ def search(
     for feed in feeds:
         check_examples(net, feed, classes=net.shapes.output[0] if loss is None else None)
     task = Task(loss or Task.loss, metric or Task.metric)
-    about = {"name": OWN, "task": OWN, "classes": [], "input_shape": list(net.input_shape), "scaling": "none"}
+    about = DataDescription(OWN, OWN, (), tuple(net.input_shape), "none")
     parsed = parse_all(budgets, net, example=next(feeds[1].evaluation())[0])
     job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about)
     return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))

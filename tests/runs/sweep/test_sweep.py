@@ -2,7 +2,7 @@
 
 import csv
 import itertools
-import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from budgetnet.errors import UserError
+from budgetnet.records.folder import RunFolder
 from budgetnet.records.records import Record
 from budgetnet.runs.config import Config
 from budgetnet.runs.sweep import Ending, Order, Plan, make_plan, run_sweep
 from budgetnet.runs.sweep.display import Display, Follower
 from budgetnet.runs.sweep.engine import Asked
+from tests.summaries import make_budget, make_summary
 
 
 def plan_of(**settings: Any) -> Plan:
@@ -118,15 +120,14 @@ class Written:
     def _train(self, path: Path, config: dict[str, Any]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         value, score = self.results[path.name]
-        limit = {"cost": config["budgets"][0].split("<=")[0], "unit": "macs", "value": value, "met": True}
-        summary = {"budgets": [limit], "validation_accuracy": score, "test_accuracy": None, "seconds": 1.5}
-        (path / "summary.json").write_text(json.dumps(summary))
+        limit = make_budget(config["budgets"][0].split("<=")[0], value, maximum=math.ceil(value))
+        RunFolder(path).write_summary(make_summary(budgets=(limit,), validation_accuracy=score))
 
     def _test(self, path: Path) -> None:
         self.tested.append(path.name)
-        summary = json.loads((path / "summary.json").read_text())
-        assert summary["test_accuracy"] is None
-        (path / "summary.json").write_text(json.dumps({**summary, "test_accuracy": 0.5}))
+        summary = RunFolder(path).summary()
+        assert summary.test_accuracy is None
+        RunFolder(path).write_summary(summary.with_test(0.5))
 
 
 PLAN = plan_of(
@@ -251,7 +252,7 @@ def test_an_ending_is_told_with_the_score_of_all_validation_data(
     look = Record("epoch", "finish", 1, 4, 0.0, {"validation_accuracy": 0.25})
     (run / "records.jsonl").write_text(look.to_json() + "\n")
     if finished:
-        (run / "summary.json").write_text(json.dumps({"validation_accuracy": 0.5}))
+        RunFolder(run).write_summary(make_summary(validation_accuracy=0.5))
     with Display(tmp_path, ["one", "two"], finished=0) as display:
         display.tell(Ending("one", "finished" if finished else "interrupted"))
     told = "1/2 one: finished, validation 50.0%" if finished else "0/2 one: interrupted, validation 25.0%"

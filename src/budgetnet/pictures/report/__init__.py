@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from budgetnet.pictures.report.folder import RunFiles, find_runs, read_run
 from budgetnet.pictures.report.page import report, write_report
 
-__all__ = ["RunFiles", "find_runs", "read_run", "report", "write_report"]
+__all__ = ["report", "write_report"]

@@ -13,9 +13,9 @@ from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw import Picture, size, svg
-from budgetnet.pictures.report.folder import RunFiles
 from budgetnet.pictures.report.numbers import quantity
 from budgetnet.pictures.report.series import Row
+from budgetnet.records.folder import RunFiles
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 
 from budgetnet.costs.units import COUNTS, show
-from budgetnet.pictures.report.folder import RunFiles, mapping
+from budgetnet.naming.values import printable
 from budgetnet.pictures.report.limits import Limit
-from budgetnet.pictures.report.numbers import duration, number, percent, quantity
+from budgetnet.pictures.report.numbers import duration, mapping, percent, quantity
+from budgetnet.records.folder import RunFiles
+from budgetnet.records.results import Summary
 
 GOOD, BAD, OPEN = "good", "bad", "open"
 
@@ -39,7 +41,7 @@ def answer(run: RunFiles, limits: list[Limit]) -> Answer:
     """The answer of a run, finished or not."""
     warnings = [f"{problem}." for problem in run.problems]
     if not run.finished:
-        warnings.insert(0, _unfinished(run))
+        warnings.insert(0, "The result of this run cannot be read." if run.ended else _unfinished(run))
     elif not run.whole:
         warnings.insert(0, "The records are incomplete: records.jsonl is missing or ends in a torn line.")
     tiles = [*(_limit_tile(limit) for limit in limits), *_result_tiles(run)]
@@ -47,13 +49,14 @@ def answer(run: RunFiles, limits: list[Limit]) -> Answer:
 
 
 def _sentence(run: RunFiles, limits: list[Limit]) -> str:
-    if not run.finished:
+    if run.summary is None:
+        if run.ended:
+            return "This run came to its end, but its result is damaged."
         asked = " and ".join(_asked(limit) for limit in limits)
         return f"A search for a network of {asked} has not come to its end." if asked else "This run has no result yet."
-    score = _score(run)
+    score = _score(run, run.summary)
     if not limits:
-        macs = number(run.summary.get("macs"))
-        size = f" of {quantity(macs, 'macs')}" if macs is not None else ""
+        size = f" of {quantity(run.summary.macs, 'macs')}"
         return f"A fixed network{size} reaches {score}." if score else f"A fixed network{size} was trained."
     costs = " and ".join(_met(limit) for limit in limits)
     verb = "fits its budget" if all(limit.met for limit in limits) else "does not fit its budget"
@@ -70,26 +73,30 @@ def _met(limit: Limit) -> str:
     return f"{show(limit.value, limit.unit)} of {_asked(limit)}"
 
 
-def _score(run: RunFiles) -> str:
-    for name, data in (("test_accuracy", "test"), ("validation_accuracy", "validation")):
-        value = number(run.summary.get(name))
+def _score(run: RunFiles, summary: Summary) -> str:
+    known = (
+        ("test", summary.test_accuracy, summary.test_mean_iou),
+        ("validation", summary.validation_accuracy, summary.validation_mean_iou),
+    )
+    for data, value, overlap in known:
         if value is not None:
-            overlap = number(run.summary.get(f"{data}_mean_iou"))
             more = "" if overlap is None else f" and {percent(overlap)} mean intersection over union"
             return f"{percent(value)} {_measure(run)}{more} on {data} data"
     return ""
 
 
 def _measure(run: RunFiles) -> str:
-    return "pixel accuracy" if run.data.get("task") == "segmentation" else "accuracy"
+    if run.data is None:
+        return "accuracy"
+    return "pixel accuracy" if run.data.task == "segmentation" else printable(run.data.metric.name)
 
 
 def _state(run: RunFiles, limits: list[Limit]) -> str:
     if not run.finished:
-        return "not finished"
+        return "damaged" if run.ended else "not finished"
     if not limits:
         return "baseline"
-    holds = run.certificate.get("holds")
+    holds = mapping(run.certificate).get("holds")
     if isinstance(holds, bool):
         return "certificate holds" if holds else "certificate does not hold"
     return f"budget{' ' if all(limit.met for limit in limits) else ' not '}met, no certificate"
@@ -98,7 +105,7 @@ def _state(run: RunFiles, limits: list[Limit]) -> str:
 def _mood(run: RunFiles, limits: list[Limit]) -> str:
     if not run.finished or not limits:
         return OPEN
-    holds = run.certificate.get("holds")
+    holds = mapping(run.certificate).get("holds")
     if not all(limit.met for limit in limits) or holds is False:
         return BAD
     return GOOD if holds is True else OPEN
@@ -124,24 +131,22 @@ def _limit_tile(limit: Limit) -> Tile:
 
 
 def _result_tiles(run: RunFiles) -> list[Tile]:
-    summary, tiles = run.summary, []
-    test, validation = number(summary.get("test_accuracy")), number(summary.get("validation_accuracy"))
+    summary = run.summary
+    if summary is None:
+        return []
+    tiles: list[Tile] = []
+    test, validation = summary.test_accuracy, summary.validation_accuracy
     if test is not None:
         tiles.append(Tile(f"test {_measure(run)}", percent(test), f"validation {percent(validation)}"))
     elif validation is not None:
         tiles.append(Tile(f"validation {_measure(run)}", percent(validation)))
-    test, validation = number(summary.get("test_mean_iou")), number(summary.get("validation_mean_iou"))
+    test, validation = summary.test_mean_iou, summary.validation_mean_iou
     if test is not None:
         tiles.append(Tile("test mean IoU", percent(test), f"validation {percent(validation)}"))
     elif validation is not None:
         tiles.append(Tile("validation mean IoU", percent(validation)))
-    for name, label in (("macs", "multiply-adds"), ("params", "parameters")):
-        value = number(summary.get(name))
-        if value is not None:
-            tiles.append(Tile(label, show(value, name), "one input" if name == "macs" else ""))
-    seconds = number(summary.get("seconds"))
-    if seconds is not None:
-        phases = [(name, number(value)) for name, value in mapping(summary.get("phases")).items()]
-        note = ", ".join(f"{name} {duration(value)}" for name, value in phases if value is not None)
-        tiles.append(Tile("time", duration(seconds), note))
+    tiles.append(Tile("multiply-adds", show(summary.macs, "macs"), "one input"))
+    tiles.append(Tile("parameters", show(summary.params, "params")))
+    note = ", ".join(f"{name} {duration(value)}" for name, value in summary.phases.items())
+    tiles.append(Tile("time", duration(summary.seconds), note))
     return tiles

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from budgetnet.data import IGNORE
 from budgetnet.data.label_maps import colour
-from budgetnet.pictures.report.folder import RunFiles
+from budgetnet.errors import UserError
+from budgetnet.naming.files import LARGEST
+from budgetnet.pictures.examples import EXAMPLES, KINDS, picture_file
 from budgetnet.pictures.report.numbers import percent
+from budgetnet.records.folder import RunFiles, RunFolder
 
 MOST_PIXELS = 2**22
 """A picture with more is not shown: a few of them would be a page too heavy to open."""
@@ -49,10 +52,10 @@ class Gallery:
 
 def gallery(run: RunFiles) -> Gallery | None:
     """The pictures in a run folder; None if it has none that are whole."""
-    names = _names(run.data.get("classes"))
+    names = {**dict(enumerate(run.data.classes if run.data else ())), IGNORE: "ignored"}
     examples: list[Example] = []
     seen: set[int] = set()
-    for number, files in enumerate(run.pictures, 1):
+    for number, files in enumerate(_pictures(RunFolder(run.path)), 1):
         maps = [labels for kind in ("truth", "prediction") if (labels := _labels(files[kind])) is not None]
         if _size(files["image"]) is None or len(maps) < 2 or maps[0].shape != maps[1].shape:
             continue
@@ -84,9 +87,11 @@ def _shares(labels: Labels, names: Mapping[int, str]) -> str:
     return ", ".join(f"{names.get(int(label), str(label))} {percent(float(share))}" for share, label in shares)
 
 
-def _names(classes: Any) -> dict[int, str]:
-    listed = classes if isinstance(classes, list) else []
-    return {**{label: str(name) for label, name in enumerate(listed)}, IGNORE: "ignored"}
+def _pictures(folder: RunFolder) -> Iterator[Mapping[str, bytes]]:
+    """Of each example the PNG files by what they show, if all of them are there."""
+    for number in range(1, EXAMPLES + 1):
+        with suppress(UserError):
+            yield {kind: folder.read_bytes(picture_file(number, kind), LARGEST) for kind in KINDS}
 
 
 def _data(png: bytes) -> str:

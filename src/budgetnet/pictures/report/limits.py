@@ -11,8 +11,8 @@ from budgetnet.budgets.budget import parse
 from budgetnet.costs import COSTS, Meter, bind, units
 from budgetnet.errors import UserError
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.pictures.report.folder import RunFiles, mapping
-from budgetnet.pictures.report.numbers import number
+from budgetnet.pictures.report.numbers import mapping, number
+from budgetnet.records.folder import RunFiles
 
 COUNTED = ("macs", "params", "size", "steps")
 """Costs that are counted at once. Others are measured, or code that no file may name: not bound here."""
@@ -33,8 +33,9 @@ class Limit:
 
 def limits(run: RunFiles, net: SuperNetwork | None) -> list[Limit]:
     """The budgets of a run, from its summary or, while there is none, from its configuration."""
-    proofs = {str(entry.get("cost")): entry for entry in map(mapping, _list(run.certificate.get("budgets")))}
-    entries = [mapping(entry) for entry in _list(run.summary.get("budgets"))]
+    certified = mapping(run.certificate).get("budgets")
+    proofs = {str(entry.get("cost")): entry for entry in map(mapping, _list(certified))}
+    entries: list[Mapping[str, Any]] = [vars(budget) for budget in run.summary.budgets] if run.summary else []
     if not entries:
         entries = [asked(str(text), net) for text in _list(run.settings.get("budgets"))]
     return [_limit(entry, proofs.get(str(entry.get("cost")), {})) for entry in entries]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from budgetnet.errors import UserError
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.pictures.report.folder import RunFiles
+from budgetnet.records.folder import RunFiles
 from budgetnet.spaces import SPACES, build
 
 
@@ -45,14 +45,8 @@ class Networks:
 
 
 def _shape(run: RunFiles) -> tuple[int, ...] | None:
-    shape = run.data.get("input_shape")
-    if isinstance(shape, list) and shape and all(isinstance(side, int) and 0 < side <= 4096 for side in shape):
-        return tuple(shape)
-    return None
+    return run.data.input_shape if run.data and run.data.input_shape else None
 
 
 def _classes(run: RunFiles) -> int | None:
-    classes = run.data.get("classes")
-    if isinstance(classes, list) and classes:
-        return len(classes)
-    return classes if isinstance(classes, int) and classes > 0 else None
+    return len(run.data.classes) if run.data and run.data.classes else None

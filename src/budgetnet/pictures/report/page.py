@@ -20,9 +20,9 @@ from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw.output import vl_convert
 from budgetnet.pictures.draw.theme import stylesheet
 from budgetnet.pictures.report.charts import configs, static
-from budgetnet.pictures.report.folder import read_run
 from budgetnet.pictures.report.networks import Networks
 from budgetnet.pictures.report.views import View, make_view
+from budgetnet.records.folder import read_run
 
 STATIC_WIDTH = {False: 480, True: 980}
 POLL_SECONDS = 2.0

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from budgetnet.costs import Meter
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.pareto import front
 from budgetnet.pictures.report.charts import Chart, plane
-from budgetnet.pictures.report.folder import Json, RunFiles, mapping
 from budgetnet.pictures.report.limits import Limit
 from budgetnet.pictures.report.numbers import number, quantity
 from budgetnet.pictures.report.series import Row, thin
+from budgetnet.records.folder import RunFiles
+from budgetnet.records.results import Candidate
 
 MOST_CANDIDATES = 400
 
@@ -41,14 +41,13 @@ def archive_planes(
         yield Chart(f"Accuracy against {limit.cost}", caption, spec, wide=True)
 
 
-def _candidates(archive: Sequence[Json], cost: str) -> tuple[list[Row], list[Row]]:
+def _candidates(archive: Sequence[Candidate], cost: str) -> tuple[list[Row], list[Row]]:
     rows: list[Row] = []
     for entry in archive:
-        price, score = number(mapping(entry.get("costs")).get(cost)), number(entry.get("validation_accuracy"))
+        price, score = entry.costs.get(cost), entry.validation_accuracy
         if price is not None and score is not None:
-            phase = str(entry.get("phase", ""))
-            name = f"{phase} {entry.get('epoch', '')}".strip() or "candidate"
-            kind = "within every budget" if entry.get("feasible") else "over a budget"
+            name = f"{entry.phase} {entry.epoch}"
+            kind = "within every budget" if entry.feasible else "over a budget"
             rows.append({"cost": price, "score": score, "kind": kind, "name": name, "weight": 28, "strength": 0.5})
     best = front([(row["cost"], row["score"]) for row in rows])
     edge = [{"cost": rows[i]["cost"], "score": rows[i]["score"]} for i in best]
@@ -58,7 +57,7 @@ def _candidates(archive: Sequence[Json], cost: str) -> tuple[list[Row], list[Row
 
 
 def _result(run: RunFiles, limit: Limit) -> list[Row]:
-    score = number(run.summary.get("validation_accuracy"))
+    score = run.summary.validation_accuracy if run.summary else None
     if limit.value is None or score is None:
         return []
     name = "the finished network"
@@ -95,20 +94,13 @@ def runs_plane(runs: Sequence[RunFiles], names: Sequence[str], cost: str, unit: 
 
 
 def _finished(run: RunFiles, name: str, cost: str) -> Row | None:
-    price = result_cost(run.summary, cost)
-    score = number(run.summary.get("test_accuracy"))
-    tested = score is not None
-    score = score if tested else number(run.summary.get("validation_accuracy"))
-    if price is None or score is None:
+    summary = run.summary
+    price = number(summary.cost(cost)) if summary else None
+    if summary is None or price is None:
+        return None
+    tested = summary.test_accuracy is not None
+    score = summary.test_accuracy if tested else summary.validation_accuracy
+    if score is None:
         return None
     kind = "found by search" if run.searched else "baseline"
     return {"cost": price, "score": score, "kind": kind, "name": name, "weight": 130, "strength": 1, "tested": tested}
-
-
-def result_cost(summary: Json, cost: str) -> float | None:
-    """What a finished network costs: under a budget, or as one of the counts that every summary has."""
-    budgets: Any = summary.get("budgets")
-    for entry in map(mapping, budgets if isinstance(budgets, list) else []):
-        if entry.get("cost") == cost:
-            return number(entry.get("value"))
-    return number(summary.get(cost))

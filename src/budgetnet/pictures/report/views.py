@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +14,13 @@ from budgetnet.pictures.report.answer import Answer, answer
 from budgetnet.pictures.report.breakdown import Breakdown, breakdown_charts, breakdowns
 from budgetnet.pictures.report.charts import Chart
 from budgetnet.pictures.report.dynamics import dynamics
-from budgetnet.pictures.report.folder import RunFiles, mapping
 from budgetnet.pictures.report.gallery import Gallery, gallery
 from budgetnet.pictures.report.limits import Limit, limits, meters
 from budgetnet.pictures.report.networks import Networks
-from budgetnet.pictures.report.numbers import number, percent
-from budgetnet.pictures.report.planes import archive_planes, result_cost, runs_plane
+from budgetnet.pictures.report.numbers import percent
+from budgetnet.pictures.report.planes import archive_planes, runs_plane
 from budgetnet.pictures.report.series import timeline
+from budgetnet.records.folder import RunFiles
 
 MOST_FRAMES = 300
 """Positions of all sliders of a page together: their probabilities are its largest part after the chart library."""
@@ -122,7 +121,6 @@ def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int
     costs = meters(found, net) if net else {}
     body = anatomy(run, time.frames(len(net.graph.edges), frames), net, costs) if net else None
     kept = body.architecture if body and body.architecture and body.architecture.connected else None
-    config = run.config
     return RunView(
         id,
         name,
@@ -137,19 +135,13 @@ def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int
         _place(f"{id}-parts", breakdown_charts(kept, costs) if kept else []),
         list(breakdowns(kept, costs, body.probabilities if body else None)) if kept else [],
         [(str(key), _text(value)) for key, value in run.settings.items() if value not in (None, [])],
-        [(str(k), _text(v)) for part in ("versions", "machine") for k, v in mapping(config.get(part)).items()],
-        _command(config.get("command")),
+        [(str(k), _text(v)) for part in (run.origin.versions, run.origin.machine) for k, v in part.items()],
+        run.origin.command,
     )
 
 
 def _place(prefix: str, charts: Any) -> list[Placed]:
     return [Placed(f"{prefix}-{i}", chart) for i, chart in enumerate(charts)]
-
-
-def _command(value: Any) -> str:
-    if isinstance(value, list):
-        return shlex.join(map(str, value))
-    return str(value) if value else ""
 
 
 def _text(value: Any) -> str:
@@ -175,19 +167,17 @@ def _distinct_names(runs: Sequence[RunFiles]) -> list[str]:
 
 def _common_cost(runs: Sequence[RunFiles]) -> tuple[str, str]:
     """The first budget's cost if every finished run knows it, else multiply-adds."""
-    summaries = [run.summary for run in runs if run.finished]
+    summaries = [run.summary for run in runs if run.summary]
     for summary in summaries:
-        budgets = summary.get("budgets")
-        for entry in map(mapping, budgets if isinstance(budgets, list) else []):
-            cost = str(entry.get("cost"))
-            if all(result_cost(other, cost) is not None for other in summaries):
-                return cost, str(entry.get("unit", ""))
+        for budget in summary.budgets:
+            if all(other.cost(budget.cost) is not None for other in summaries):
+                return budget.cost, budget.unit
     return "macs", COSTS["macs"].unit
 
 
 def _line(run: RunFiles, view: RunView, cost: str, unit: str) -> Line:
-    summary: Mapping[str, Any] = run.summary
-    price, params = result_cost(summary, cost), number(summary.get("params"))
+    summary = run.summary
+    price = summary.cost(cost) if summary else None
     asked = run.settings.get("budgets")
     return Line(
         view.name,
@@ -197,7 +187,7 @@ def _line(run: RunFiles, view: RunView, cost: str, unit: str) -> Line:
         view.answer.mood,
         ", ".join(map(str, asked)) if isinstance(asked, list) else "",
         "–" if price is None else show(price, unit),
-        percent(number(summary.get("validation_accuracy"))),
-        percent(number(summary.get("test_accuracy"))),
-        "–" if params is None else show(params, "params"),
+        percent(summary.validation_accuracy if summary else None),
+        percent(summary.test_accuracy if summary else None),
+        show(summary.params, "params") if summary else "–",
     )

@@ -57,7 +57,7 @@ class Follower:
     def _take(self, line: bytes) -> None:
         try:
             record = Record.from_json(line.decode())
-        except (ValueError, KeyError, TypeError):
+        except ValueError:  # torn, or not UTF-8
             return
         self.last = record
         if record.kind == "phase":
@@ -98,7 +98,7 @@ class Display:
         self._done += ending.state == FINISHED
         self._unwell += ending.state != FINISHED
         # The records have looks at a part of the validation data; the summary has all of it.
-        found = folder.read_json("summary.json").get("validation_accuracy") if folder.finished else follower.validation
+        found = folder.summary().validation_accuracy if folder.finished else follower.validation
         score = "" if found is None else f", validation {found:.1%}"
         what = ending.message or f"{ending.state}{score}"
         self._console.print(f"{self._done}/{self._total} {ending.name}: {what}", markup=False, soft_wrap=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from budgetnet.naming.files import write_file
+from budgetnet.naming.values import typed
 from budgetnet.pictures.pareto import front
 from budgetnet.records.folder import RunFolder
 from budgetnet.runs.config import Config
@@ -53,31 +56,45 @@ def _searched(config: Config) -> bool:
 
 
 def _row(name: str, config: Config, folder: RunFolder) -> Row:
-    summary: Mapping[str, Any] = folder.read_json("summary.json") if folder.finished else {}
-    failure = {} if summary else folder.read_json(FAILURE) if (folder.path / FAILURE).exists() else {}
-    limits = summary.get("budgets", [])
-    first = limits[0] if limits else {}
+    summary = folder.summary() if folder.finished else None
+    failure = _failure(folder) if summary is None else None
+    limits = summary.budgets if summary else ()
+    first = limits[0] if limits else None
     return {
         "run": name,
-        "state": FINISHED if summary else failure.get("state", INTERRUPTED),
-        "message": failure.get("message", ""),
+        "state": FINISHED if summary else failure.state if failure else INTERRUPTED,
+        "message": failure.message if failure else "",
         "space": config.space,
         "architecture": config.architecture,
         "recipe": config.recipe,
         "seed": config.seed,
         "penalty": config.penalty,
         "budget": AND.join(config.budgets) if _searched(config) else None,
-        "cost": first.get("cost"),
-        "value": first.get("value"),
-        "unit": first.get("unit"),
-        "met": all(limit["met"] for limit in limits) if limits and _searched(config) else None,
-        "costs": {limit["cost"]: limit["value"] for limit in limits},
-        "macs": summary.get("macs"),
-        "params": summary.get("params"),
-        "validation": summary.get("validation_accuracy"),
-        "test": summary.get("test_accuracy"),
-        "seconds": summary.get("seconds"),
+        "cost": first.cost if first else None,
+        "value": first.value if first else None,
+        "unit": first.unit if first else None,
+        "met": summary.met if summary and limits and _searched(config) else None,
+        "costs": {limit.cost: limit.value for limit in limits},
+        "macs": summary.macs if summary else None,
+        "params": summary.params if summary else None,
+        "validation": summary.validation_accuracy if summary else None,
+        "test": summary.test_accuracy if summary else None,
+        "seconds": summary.seconds if summary else None,
     }
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a run ended that did not end well, as failure.json holds it."""
+
+    state: Literal["refused", "failed"]
+    message: str
+
+
+def _failure(folder: RunFolder) -> Failure | None:
+    if not os.path.lexists(folder.path / FAILURE):
+        return None
+    return typed(folder.read_json(FAILURE), Failure, str(folder.path / FAILURE))
 
 
 def write_table(table: Sequence[Row], out: Path) -> None:

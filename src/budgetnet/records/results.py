@@ -1,0 +1,204 @@
+"""What a run says about itself, as frozen values: the summary of a finished run, its budgets, its data, its origin."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from budgetnet.naming.values import Range, plain, printable, typed
+
+LARGEST_SIDE = 2**24
+"""Of an input, along one dimension: what is larger was not written by a run."""
+
+Measured = Annotated[float, Range(nan=True)]
+"""What a cost of the user's returned: a value that is not a number meets no budget, but is still reported."""
+Positive = Annotated[float, Range(0, 1e300)]
+Count = Annotated[int, Range(0, 2**63 - 1)]
+Side = Annotated[int, Range(1, LARGEST_SIDE)]
+
+
+@dataclass(frozen=True)
+class BudgetResult:
+    """One budget of a finished run: what was allowed, what the network costs, and whether that is certified.
+
+    Attributes:
+        cost: The name of the cost, such as `macs` or `steps(4)`.
+        unit: The base unit of `maximum` and `value`.
+        maximum: The limit.
+        value: The cost of the network, as it was counted or measured for the certificate.
+        met: Whether the certificate holds for this budget.
+        text: The budget as the user wrote it.
+    """
+
+    cost: str
+    unit: str
+    maximum: float
+    value: Measured
+    met: bool
+    text: str = ""
+
+    @property
+    def share(self) -> float:
+        """The part of the budget that is used; infinite where nothing was allowed."""
+        return self.value / self.maximum if self.maximum else float("inf")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of a finished run, as `summary.json` holds it.
+
+    Attributes:
+        run: The folder, as it was named when the run finished.
+        space: The super network.
+        recipe: The name of the recipe.
+        seed: The seed.
+        architecture: The names of the edges that the network keeps.
+        budgets: The budgets, in the order in which they were given.
+        validation_accuracy: The metric on all validation data.
+        test_accuracy: The metric on all test data; None if nobody has looked at them.
+        macs: Multiply-adds of the network for one input.
+        params: Parameters of the network.
+        seconds: Seconds of all phases together.
+        phases: Seconds of each phase.
+        validation_mean_iou: Mean intersection over union, of a segmentation only.
+        test_mean_iou: The same on test data.
+    """
+
+    run: str
+    space: str
+    recipe: str
+    seed: Count
+    architecture: tuple[str, ...]
+    budgets: tuple[BudgetResult, ...]
+    validation_accuracy: float | None
+    test_accuracy: float | None
+    macs: Count
+    params: Count
+    seconds: Positive
+    phases: Mapping[str, Positive]
+    validation_mean_iou: float | None = None
+    test_mean_iou: float | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether every budget is met."""
+        return all(budget.met for budget in self.budgets)
+
+    def cost(self, name: str) -> float | None:
+        """What the network costs: under one of its budgets, or as one of the counts that every summary has."""
+        found = [budget.value for budget in self.budgets if budget.cost == name]
+        counts = {"macs": float(self.macs), "params": float(self.params)}
+        return found[0] if found else counts.get(name)
+
+    def with_test(self, accuracy: float | None, mean_iou: float | None = None) -> Summary:
+        """The same run with another score on test data, or with none."""
+        return dataclasses.replace(self, test_accuracy=accuracy, test_mean_iou=mean_iou)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain value for `summary.json`; a mean intersection over union is there only if it is known."""
+        value: dict[str, Any] = plain(self)
+        return {name: item for name, item in value.items() if item is not None or not name.endswith("_mean_iou")}
+
+    @staticmethod
+    def from_json(value: Any, where: str) -> Summary:
+        """The summary in a plain value; `where` begins the message about a field that is wrong."""
+        return typed(value, Summary, where)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The name of what scores measure, and whether a higher one is better."""
+
+    name: str = "accuracy"
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True)
+class DataDescription:
+    """What a run was trained on, as `data.json` holds it.
+
+    Attributes:
+        name: The data set as the user named it; `own` if they were given from Python.
+        task: `classification`, `segmentation`, or `own` with a loss from Python.
+        classes: The names of the classes; empty if there are none.
+        input_shape: The shape of one input.
+        scaling: `[-1,1]` if inputs in [0, 1] are scaled to that range before training, else `none`.
+        metric: What the scores of the run measure.
+    """
+
+    name: str
+    task: str
+    classes: tuple[str, ...]
+    input_shape: tuple[Side, ...]
+    scaling: Literal["[-1,1]", "none"] = "none"
+    metric: Metric = field(default_factory=Metric)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain value for `data.json`."""
+        value: dict[str, Any] = plain(self)
+        return value
+
+    @staticmethod
+    def from_json(value: Any, where: str) -> DataDescription:
+        """The description in a plain value. Names of classes are shown in many places, so they are cleaned here."""
+        found = typed(value, DataDescription, where)
+        return dataclasses.replace(found, classes=tuple(printable(name) for name in found.classes))
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a run was started, as `config.json` holds it.
+
+    Attributes:
+        config: The settings; `runs.config` makes a `Config` of them.
+        command: The command line.
+        version: The version of budgetnet.
+        machine: The processor, its cores, the system.
+        versions: The versions of Python and of the packages that matter.
+    """
+
+    config: Mapping[str, Any]
+    command: str = ""
+    version: str | None = None
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain value for `config.json`."""
+        value: dict[str, Any] = plain(self)
+        return value
+
+    @staticmethod
+    def from_json(value: Any, where: str) -> Origin:
+        """The origin in a plain value."""
+        return typed(value, Origin, where)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An architecture that a search evaluated on shared weights: a line of `archive.jsonl`.
+
+    Attributes:
+        kept: The kept edges, eight to a byte, in hexadecimal digits.
+        phase: The phase in which it was evaluated.
+        epoch: The epoch of that phase.
+        costs: Its cost under each budget.
+        feasible: Whether it meets every budget.
+        validation_accuracy: The metric on a part of the validation data; None if it was not finite.
+        validation_loss: The loss on the same.
+    """
+
+    kept: str
+    phase: str
+    epoch: int
+    costs: Mapping[str, float]
+    feasible: bool
+    validation_accuracy: float | None = None
+    validation_loss: float | None = None
+
+    @staticmethod
+    def from_json(value: Any, where: str) -> Candidate:
+        """The candidate in a plain value."""
+        return typed(value, Candidate, where)
