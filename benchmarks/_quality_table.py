@@ -1,6 +1,6 @@
 """The tables of search quality, from the result files of `quality` and `ranking`: wins and losses alike.
 
-python -m benchmarks._quality_table             # prints them: the README's, then those of docs/search-quality.md
+python -m benchmarks._quality_table             # prints them: the README's, then those of docs/experiments.md
 python -m benchmarks._quality_table --write     # puts each in place of the one with the same head
 """
 
@@ -89,7 +89,7 @@ def others(protocol: str, found: Found) -> Cells:
 
 PAGES: Mapping[Path, Mapping[Cells, Callable[[str, Found], Cells]]] = {
     ROOT / "README.md": {SUMMARY: summary},
-    ROOT / "docs" / "search-quality.md": {CHANCE: chance, OTHERS: others},
+    ROOT / "docs" / "experiments.md": {CHANCE: chance, OTHERS: others},
 }
 
 

@@ -1,7 +1,7 @@
 """How much an architecture may learn, guessed without training: what it computes and what it can remember.
 
 Among networks that use up a budget on multiply-adds, those with the fewest parameters learn least, which shared weights
-do not see; the largest are not the best (`docs/search-quality.md`). Other budgets have not been looked at.
+do not see; the largest are not the best (`docs/experiments.md`). Other budgets have not been looked at.
 """
 
 from __future__ import annotations
