@@ -19,7 +19,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint  ## lint, types, and every test
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 bench: $(STAMP)  ## every benchmark, results in benchmarks/results
 	$(BIN)/python -m benchmarks

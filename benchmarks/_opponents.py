@@ -23,7 +23,7 @@ import torch
 
 from benchmarks._common import RESULTS, add_data_root
 from benchmarks._ledger import Ledger, Network
-from budgetnet.costs import macs
+from budgetnet.costs import AdditiveCost, macs
 from budgetnet.naming.files import write_file
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture
@@ -106,7 +106,7 @@ def random_architectures(net: SuperNetwork, maximum: float, count: int, seed: in
     """Connected sub-architectures that cost 90 to 100 % of a maximum, all edges being equally probable."""
     generator, cost = torch.Generator().manual_seed(seed), macs(net)
     found: list[Architecture] = []
-    logit = _logit(net, maximum * sum(RANGE) / 2)
+    logit = _logit(net, cost, maximum * sum(RANGE) / 2)
     while len(found) < count:
         gates = _draw(net, logit, 64, generator)
         costs = cost.evaluate(gates)
@@ -122,13 +122,13 @@ def _draw(net: SuperNetwork, logit: float, count: int, generator: torch.Generato
     return net.graph.live(distribution.sample(count, generator).gates)
 
 
-def _logit(net: SuperNetwork, target: float) -> float:
+def _logit(net: SuperNetwork, cost: AdditiveCost, target: float) -> float:
     """The logit of all edges at which connected samples cost `target` on average."""
     low, high = -5.0, 5.0
     for _ in range(20):
         middle = (low + high) / 2
         live = _draw(net, middle, 512, torch.Generator().manual_seed(0))
-        mean = float(macs(net).evaluate(live[live.any(1)]).mean()) if live.any() else 0.0
+        mean = float(cost.evaluate(live[live.any(1)]).mean()) if live.any() else 0.0
         low, high = (middle, high) if mean < target else (low, middle)
     return (low + high) / 2
 

@@ -36,9 +36,10 @@ def test_random_opponents_are_connected_distinct_and_cost_what_they_should(name:
     found = random_architectures(net, maximum, 4, seed=1)
     assert found == random_architectures(net, maximum, 4, seed=1)
     assert len(set(found)) == 4
+    cost = macs(net)
     for architecture in found:
         assert architecture.connected
-        assert 0.9 * maximum <= macs(net)(architecture) <= maximum
+        assert 0.9 * maximum <= cost(architecture) <= maximum
 
 
 def test_an_opponent_is_known_by_what_its_training_follows_from() -> None:

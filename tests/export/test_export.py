@@ -74,9 +74,9 @@ def test_a_file_says_what_it_is(run: Path, files: dict[str, Path], kind: str) ->
     assert found.certificate == json.loads((run / "certificate.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["resnet-fabric", "neural-fabric"])
-def test_networks_put_together_from_shared_pieces_are_right(name: str) -> None:
-    net = small_space(name)
+@pytest.mark.parametrize(("name", "changes"), [("resnet-fabric", {"groups": 2}), ("neural-fabric", {"scales": 3})])
+def test_networks_put_together_from_shared_pieces_are_right(name: str, changes: dict[str, int]) -> None:
+    net = small_space(name, **changes)
     net(torch.randn(16, *net.input_shape))
     net.eval()
     pieces = Pieces()
