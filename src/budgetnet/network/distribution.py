@@ -34,8 +34,8 @@ class EdgeDistribution(nn.Module):
 
     @property
     def probabilities(self) -> Tensor:
-        """p of each edge."""
-        return torch.sigmoid(self.logits.detach())
+        """p of each edge; 1 for a fixed one."""
+        return torch.sigmoid(self.logits.detach()).masked_fill(self.graph.fixed.to(self.logits.device), 1.0)
 
     def sample(
         self,
@@ -46,6 +46,8 @@ class EdgeDistribution(nn.Module):
         connected: bool = False,
     ) -> Draw:
         """Draws n architectures. Edges whose source the input does not reach are not drawn: 0, and no part of log_prob.
+
+        Fixed edges are kept and are no part of log_prob either.
 
         Each architecture follows Γ by itself. If they are `stratified` they share one uniform number an edge, shifted
         by 1/n from each to the next: n·p of them keep an edge, rounded up or down, and they are neighbours on a ring.
@@ -67,29 +69,29 @@ class EdgeDistribution(nn.Module):
         uniform = torch.rand((1 if stratified else n, len(self.graph.edges)), generator=generator)
         if stratified:
             uniform = (uniform + torch.arange(n)[:, None] / n) % 1
-        switched = uniform < self.probabilities.cpu()
+        switched = (uniform < self.probabilities.cpu()) | self.graph.fixed
         return switched & self.graph.reached(switched)[:, self.graph.sources]
 
     def log_prob(self, gates: Tensor) -> Tensor:
         """log P(H | Γ) of gates (n × edges) that can be drawn."""
-        drawn = self.graph.reached(gates)[:, self.graph.sources].to(self.logits.device)
+        drawn = (self.graph.reached(gates)[:, self.graph.sources] & ~self.graph.fixed).to(self.logits.device)
         on = gates.to(self.logits.device)
         terms = torch.where(on, F.logsigmoid(self.logits), F.logsigmoid(-self.logits))
         return (terms * drawn).sum(1)
 
     def mode(self) -> Architecture:
         """The edges with p > 0.5 and, where these do not connect source and sink, the most probable path as well."""
-        gates = (self.logits.detach() > 0).cpu()
+        gates = (self.logits.detach() > 0).cpu() | self.graph.fixed
         if not self.graph.live(gates[None]).any():
             gates[self._most_probable_path()] = True
         return self.graph.architecture(gates)
 
     def _most_probable_path(self) -> list[int]:
-        cost = (-F.logsigmoid(self.logits.detach().double())).tolist()
+        cost = (-F.logsigmoid(self.logits.detach().double())).masked_fill(self.graph.fixed, 0.0).tolist()
         return self.graph.shortest_path(cost)
 
     def entropy(self) -> Tensor:
-        """The entropy of each edge, in bits."""
+        """The entropy of each edge, in bits; 0 for a fixed one."""
         p = torch.sigmoid(self.logits.detach().double())
         log_p, log_q = F.logsigmoid(self.logits.detach().double()), F.logsigmoid(-self.logits.detach().double())
-        return -(p * log_p + (1 - p) * log_q) / math.log(2)
+        return (-(p * log_p + (1 - p) * log_q) / math.log(2)).masked_fill(self.graph.fixed.to(p.device), 0.0)

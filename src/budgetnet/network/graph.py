@@ -16,24 +16,62 @@ from torch import Tensor
 
 from budgetnet.errors import UserError
 
+_Arc = tuple[int | np.ndarray, int]
+"""An edge, or the units of a bundle, and the node at its far end."""
+
 
 @dataclass(frozen=True)
 class Edge:
-    """A named arrow between two nodes; parallel edges differ by their name."""
+    """A named arrow between two nodes; parallel edges differ by their name.
+
+    Args:
+        name: The name, unique in the graph.
+        source: The node that it reads.
+        target: The node that it is added to.
+        fixed: Whether it is always kept: it is never sampled, and every cost counts it.
+        bundle: The name of the bundle of which it is a unit. The units of a bundle are parallel edges that run as one
+            narrower layer: one call for each distinct set of kept units.
+    """
 
     name: str
     source: str
     target: str
+    fixed: bool = False
+    bundle: str | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What runs as one call: a plain edge, or one bundle, or a chain of bundles that share their layers.
+
+    `axes` has the edges (indices) of each bundle in the order of the chain; a plain edge is one axis of one edge.
+    """
+
+    name: str
+    source: int
+    target: int
+    axes: tuple[tuple[int, ...], ...]
+    bundle: bool
+
+    @cached_property
+    def edges(self) -> tuple[int, ...]:
+        """The edges of all axes."""
+        return tuple(edge for axis in self.axes for edge in axis)
 
 
 class Graph:
     """A directed acyclic graph with one source and one sink, every edge on a path between them.
 
     Nodes and edges keep the order of insertion; `nodes` is a topological order.
+
+    Args:
+        edges: The edges. Those of one bundle lie between the same two nodes.
+        chains: Bundles that run as one operation, by name, in order: the nodes between them hold no value.
     """
 
-    def __init__(self, edges: Iterable[Edge]) -> None:
+    def __init__(self, edges: Iterable[Edge], chains: Iterable[Sequence[str]] = ()) -> None:
         self.edges = tuple(edges)
+        self.chains = tuple(tuple(chain) for chain in chains)
         _check_names(self.edges)
         self.nodes = _topological_order(self.edges)
         self.index = {edge.name: i for i, edge in enumerate(self.edges)}
@@ -44,15 +82,22 @@ class Graph:
         self.outgoing = _group(self.sources, len(self.nodes))
         self.source = _the_only("source", "incoming", self.nodes, self.incoming)
         self.sink = _the_only("sink", "outgoing", self.nodes, self.outgoing)
+        self.fixed = torch.tensor([edge.fixed for edge in self.edges])
+        self.bundles = _bundles(self.edges)
+        self.operations = _operations(self)
+        self._arcs_in, self._arcs_out = self._arcs(self.targets, self.sources), self._arcs(self.sources, self.targets)
 
     @cached_property
     def fingerprint(self) -> str:
         """Tells graphs apart in files: equal for equal edges in equal order."""
-        text = json.dumps([[e.name, e.source, e.target] for e in self.edges])
+        edges: list[object] = [[e.name, e.source, e.target] for e in self.edges]
+        if self.bundles or bool(self.fixed.any()):
+            edges = [*edges, [[e.fixed, e.bundle] for e in self.edges], self.chains]
+        text = json.dumps(edges)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Graph) and self.edges == other.edges
+        return isinstance(other, Graph) and self.edges == other.edges and self.chains == other.chains
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
@@ -67,27 +112,35 @@ class Graph:
 
     def reached(self, gates: Tensor) -> Tensor:
         """For gates (n × edges, bool): which nodes (n × nodes) the source reaches over kept edges."""
-        return self._spread(gates, range(len(self.nodes)), self.incoming, self.sources)
+        return self._spread(gates, range(len(self.nodes)), self._arcs_in)
 
     def reaching(self, gates: Tensor) -> Tensor:
         """For gates (n × edges, bool): which nodes (n × nodes) reach the sink over kept edges."""
-        return self._spread(gates, range(len(self.nodes) - 1, -1, -1), self.outgoing, self.targets)
+        return self._spread(gates, range(len(self.nodes) - 1, -1, -1), self._arcs_out)
 
-    def _spread(
-        self, gates: Tensor, order: Sequence[int], near: Sequence[Sequence[int]], far_end: Sequence[int]
-    ) -> Tensor:
-        kept = gates.cpu().numpy().T.copy()
+    def _spread(self, gates: Tensor, order: Sequence[int], arcs: Sequence[Sequence[_Arc]]) -> Tensor:
+        kept = (gates.cpu() | self.fixed).numpy().T.copy()
         reach = np.zeros((len(self.nodes), len(gates)), bool)
         reach[order[0]] = True
         for node in order[1:]:
             row = reach[node]
-            for edge in near[node]:
-                row |= kept[edge] & reach[far_end[edge]]
+            for edges, far in arcs[node]:
+                row |= (kept[edges] if isinstance(edges, int) else kept[edges].any(0)) & reach[far]
         return torch.from_numpy(reach.T.copy())
 
+    def _arcs(self, near: Sequence[int], far: Sequence[int]) -> list[list[_Arc]]:
+        """For each node, the edges at its near side and where they lead; the units of a bundle are taken together."""
+        arcs: list[list[_Arc]] = [[] for _ in self.nodes]
+        for i, edge in enumerate(self.edges):
+            if edge.bundle is None:
+                arcs[near[i]].append((i, far[i]))
+        for units in self.bundles.values():
+            arcs[near[units[0]]].append((np.asarray(units), far[units[0]]))
+        return arcs
+
     def live(self, gates: Tensor) -> Tensor:
-        """For gates (n × edges, bool): the kept edges that lie on a path from source to sink."""
-        gates = gates.cpu()
+        """For gates (n × edges, bool): the kept edges, fixed ones too, that lie on a path from source to sink."""
+        gates = gates.cpu() | self.fixed
         return gates & self.reached(gates)[:, self.sources] & self.reaching(gates)[:, self.targets]
 
     def shortest_path(self, weights: Sequence[float]) -> list[int]:
@@ -229,6 +282,53 @@ def _check_names(edges: Sequence[Edge]) -> None:
         if edge.name in seen:
             raise UserError(f"two edges are named {edge.name!r}; give each edge, parallel ones too, a name of its own")
         seen.add(edge.name)
+
+
+def _bundles(edges: Sequence[Edge]) -> dict[str, tuple[int, ...]]:
+    """The units (edges) of every bundle, in the order of insertion."""
+    found: dict[str, list[int]] = {}
+    for i, edge in enumerate(edges):
+        if edge.bundle is None:
+            continue
+        units = found.setdefault(edge.bundle, [])
+        units.append(i)
+        first = edges[units[0]]
+        if edge.fixed or (edge.source, edge.target) != (first.source, first.target):
+            raise UserError(
+                f"edge {edge.name!r} cannot be a unit of the bundle {edge.bundle!r}: units are not fixed and lie "
+                f"between the same nodes, here {first.source!r} and {first.target!r}; correct the edge"
+            )
+    return {name: tuple(units) for name, units in found.items()}
+
+
+def _operations(graph: Graph) -> tuple[Operation, ...]:
+    """What runs as one call, in the order of its first edge."""
+    chained = {name: chain for chain in graph.chains for name in chain}
+    unknown = sorted(set(chained) - set(graph.bundles))
+    if unknown:
+        raise UserError(f"a chain names {unknown[0]!r}, which is not a bundle of the graph; correct the chain")
+    operations, done = [], set[str]()
+    for i, edge in enumerate(graph.edges):
+        if edge.bundle is None:
+            operations.append(Operation(edge.name, graph.sources[i], graph.targets[i], ((i,),), bundle=False))
+        elif edge.bundle not in done:
+            names = chained.get(edge.bundle, (edge.bundle,))
+            done.update(names)
+            axes = tuple(graph.bundles[name] for name in names)
+            _check_chain(graph, names, axes)
+            first, last = axes[0][0], axes[-1][0]
+            operations.append(Operation(names[0], graph.sources[first], graph.targets[last], axes, bundle=True))
+    return tuple(operations)
+
+
+def _check_chain(graph: Graph, names: Sequence[str], axes: Sequence[Sequence[int]]) -> None:
+    for name, units, following in zip(names, axes, axes[1:], strict=False):
+        node = graph.targets[units[0]]
+        if graph.incoming[node] != tuple(units) or graph.outgoing[node] != tuple(following):
+            raise UserError(
+                f"the bundle {name!r} cannot run as one with the next of its chain: the node "
+                f"{graph.nodes[node]!r} between them has other edges; leave the chain out"
+            )
 
 
 def _topological_order(edges: Sequence[Edge]) -> tuple[str, ...]:

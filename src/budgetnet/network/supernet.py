@@ -10,7 +10,7 @@ import contextlib
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,16 +19,21 @@ from torch.func import functional_call
 
 from budgetnet.errors import UserError
 from budgetnet.network.executor.plan import Plan, Run, make_plan
-from budgetnet.network.executor.rows import gather, lent, spread
+from budgetnet.network.executor.rows import Rows, gather, lent, spread
 from budgetnet.network.graph import Architecture, Graph
+from budgetnet.network.inputs import Inputs, InputSpec, Prelude
+from budgetnet.network.slices import Region
 
 
 class SuperNetwork(nn.Module):
     """`l_i = act_i(Σ_k h_{k,i} f_{k,i}(l_k))`, `l_1 = stem(x)`, output `head(l_N)` (paper, equation 1).
 
-    `modules` maps edge names to modules; `activation` is copied to every node but the source, or maps nodes to modules;
+    `modules` maps the names of operations (edges, or the first bundle of a chain) to modules; a bundle's is a `Region`.
+    `edge_modules` has them in the order of `graph.operations`, which are the edges where there are no bundles.
+    `activation` is copied to every node but the source, or maps nodes to modules;
     `input_shape` is that of one example, `memory_format` the one in which a training loop should give examples: modules
-    that call `view` want the default, convolutions on a CPU are faster with channels last.
+    that call `view` want the default, convolutions on a CPU are faster with channels last. A `prelude` takes inputs of
+    several tensors apart; `inputs` says what they look like. `trained`: whether the weights are a trained model's.
     One dry run on the meta device finds the shapes, and edges that do not fit.
     """
 
@@ -45,6 +50,8 @@ class SuperNetwork(nn.Module):
         name: str = "custom",
         named: Mapping[str, Architecture] | None = None,
         memory_format: torch.memory_format = torch.contiguous_format,
+        prelude: Prelude | None = None,
+        trained: bool = False,
     ) -> None:
         super().__init__()
         _check_modules(graph, modules)
@@ -54,18 +61,23 @@ class SuperNetwork(nn.Module):
         self.input_shape = tuple(input_shape)
         self.input_dtype = input_dtype
         self.memory_format = memory_format
+        self.trained = trained
+        alone = InputSpec("tensor", ("x",), (self.input_shape,), (input_dtype,))
+        self.inputs = alone if prelude is None else prelude.spec
+        self.prelude = prelude
         self.stem = stem or nn.Identity()
-        self.edge_modules = nn.ModuleList(modules[edge.name] for edge in graph.edges)
+        self.edge_modules = nn.ModuleList(modules[operation.name] for operation in graph.operations)
         self.activations = nn.ModuleList(_activations(graph, activation))
         self.head = head or nn.Identity()
         self.shapes = dry_run(self)
 
-    def forward(self, x: Tensor, gates: Tensor | Architecture | None = None) -> Tensor:
+    def forward(self, inputs: Inputs, gates: Tensor | Architecture | None = None) -> Tensor:
         """Logits of each example under its group's architecture.
 
         `gates` is an architecture, a row of gates, or groups × edges; None is the whole super network.
         Examples of a group whose architecture does not connect the source to the sink get zeros.
         """
+        x, sides = self.enter(inputs)
         plan = self.plan(gates, len(x))
         if not plan.steps:
             dtype = x.dtype if x.is_floating_point() else self.shapes.dtype
@@ -74,8 +86,8 @@ class SuperNetwork(nn.Module):
         values = _Values(plan)
         values.put(0, call(self.stem, x if plan.inputs is None else x[plan.inputs]))
         for step in plan.steps:
-            terms = [self._run(run, values) for run in step.runs]
-            own = [rewritable(self.edge_modules[run.edge]) for run in step.runs]
+            terms = [self._run(run, values, sides) for run in step.runs]
+            own = [rewritable(self.edge_modules[run.operation]) for run in step.runs]
             total = gather(terms, [run.place for run in step.runs], step.rows, step.gap, own)
             fresh = len(terms) > 1 or own[0] or step.runs[0].place is not None
             del terms
@@ -84,9 +96,21 @@ class SuperNetwork(nn.Module):
         output = call(self.head, values.last)
         return output if plan.inputs is None else gather([output], [plan.inputs], len(x), plan.gap)
 
-    def _run(self, run: Run, values: _Values) -> Tensor:
+    def enter(self, inputs: Inputs) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """What the stem takes, and the side values that edges read besides their source."""
+        if self.prelude is not None:
+            return cast(tuple[Tensor, tuple[Tensor, ...]], self.prelude(inputs))
+        return self.inputs.tensors(inputs)[0], ()
+
+    def _run(self, run: Run, values: _Values, sides: Sequence[Tensor]) -> Tensor:
+        module = self.edge_modules[run.operation]
         with values.lent(run) as part:
-            return call(self.edge_modules[run.edge], part)
+            if not isinstance(module, Region):
+                return call(module, part)
+            assert self.prelude is not None or not module.sides
+            by_example = self.prelude.by_example if self.prelude is not None else ()
+            beside = [_take(sides[i], run.rows) if by_example[i] else sides[i] for i in module.sides]
+            return call(module, part, *beside, keeps=run.keeps)
 
     def plan(self, gates: Tensor | Architecture | None, batch: int) -> Plan:
         """How to run these gates on so many examples; computed once for equal gates."""
@@ -147,12 +171,12 @@ class _Values:
         self.whole[node] = self.last = value
         plan = self.spreads.get(node)
         if plan is not None:
-            self.parts.update(zip(plan.edges, spread(value, plan.parts, plan.gap), strict=True))
+            self.parts.update(zip(plan.runs, spread(value, plan.parts, plan.gap), strict=True))
 
     def lent(self, run: Run) -> contextlib.AbstractContextManager[Tensor]:
-        """What an edge reads; it does so once."""
+        """What a run reads; it does so once."""
         value = self.whole[run.source]
-        return lent(self.parts.pop(run.edge, value), value, run.take)
+        return lent(self.parts.pop(run.key, value), value, run.take)
 
     def drop(self, nodes: Sequence[int]) -> None:
         """Nobody needs these any more."""
@@ -167,7 +191,13 @@ def rewritable(module: nn.Module) -> bool:
     """Whether a module gives a tensor of its own that its gradient does not need, so that it may be written to."""
     while type(module) is nn.Sequential and len(module):
         module = module[-1]
-    return isinstance(module, _REWRITABLE)
+    return module.rewritable if isinstance(module, Region) else isinstance(module, _REWRITABLE)
+
+
+def _take(value: Tensor, rows: Rows) -> Tensor:
+    if isinstance(rows, Tensor):
+        return value.index_select(0, rows.to(value.device))
+    return value if rows is None else value[rows]
 
 
 def _activate(module: nn.Module, total: Tensor, fresh: bool) -> Tensor:
@@ -175,14 +205,14 @@ def _activate(module: nn.Module, total: Tensor, fresh: bool) -> Tensor:
     return total.relu_() if fresh and type(module) is nn.ReLU else call(module, total)
 
 
-def call(module: nn.Module, x: Tensor) -> Tensor:
+def call(module: nn.Module, x: Tensor, *sides: Tensor, **options: Any) -> Tensor:
     """A module's output; in training, also for a single example, of which batch norm can make no statistics."""
     if len(x) == 1 and module.training:
-        return _call_on_one_example(module, x)
-    return cast(Tensor, module(x))
+        return _call_on_one_example(module, x, *sides, **options)
+    return cast(Tensor, module(x, *sides, **options))
 
 
-def _call_on_one_example(module: nn.Module, x: Tensor) -> Tensor:
+def _call_on_one_example(module: nn.Module, *args: Tensor, **options: Any) -> Tensor:
     """Batch norm with a single value per channel has no statistics: it uses its running ones and updates nothing."""
     stopped: list[nn.Module] = []
 
@@ -194,7 +224,7 @@ def _call_on_one_example(module: nn.Module, x: Tensor) -> Tensor:
     norms = [child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm)]
     handles = [norm.register_forward_pre_hook(stop) for norm in norms]
     try:
-        return cast(Tensor, module(x))
+        return cast(Tensor, module(*args, **options))
     finally:
         for handle in handles:
             handle.remove()
@@ -202,7 +232,7 @@ def _call_on_one_example(module: nn.Module, x: Tensor) -> Tensor:
             norm.training = True
 
 
-def on_meta(module: nn.Module, x: Tensor) -> Tensor:
+def on_meta(module: nn.Module, *inputs: Any) -> Any:
     """Runs a module in eval mode on the meta device: shapes and operations, no numbers, no effect on the module."""
     state = {name: value.to("meta") for name, value in [*module.named_parameters(), *module.named_buffers()]}
     training = [child for child in module.modules() if child.training]
@@ -210,7 +240,7 @@ def on_meta(module: nn.Module, x: Tensor) -> Tensor:
         child.training = False
     try:
         with torch.no_grad():
-            return cast(Tensor, functional_call(module, state, (x,)))
+            return functional_call(module, state, inputs)
     finally:
         for child in training:
             child.training = True
@@ -222,27 +252,36 @@ def example(shape: Sequence[int], dtype: torch.dtype = torch.float32, batch: int
 
 
 def dry_run(net: SuperNetwork) -> Shapes:
-    """The shape at every node, found edge by edge; the first edge that does not fit is named."""
+    """The shape at every node, found operation by operation; the first that does not fit is named.
+
+    A node between the bundles of a chain has no value: its shape has no elements.
+    """
     graph = net.graph
-    start = _try(net.stem, example(net.input_shape, net.input_dtype), "the stem", "the input")
+    inputs = net.inputs.example()
+    main, sides = (net.inputs.tensors(inputs)[0], ()) if net.prelude is None else on_meta(net.prelude, inputs)
+    start = _try(net.stem, [main], "the stem", "the input")
     sums, values = [start], [start]
-    for node, incoming in list(enumerate(graph.incoming))[1:]:
+    arriving: list[list[int]] = [[] for _ in graph.nodes]
+    for number, operation in enumerate(graph.operations):
+        arriving[operation.target].append(number)
+    for node, numbers in list(enumerate(arriving))[1:]:
         where = f"node {graph.nodes[node]!r}"
-        outputs = []
-        for e in incoming:
-            edge = graph.edges[e]
-            outputs.append(
-                _try(net.edge_modules[e], values[graph.sources[e]], f"edge {edge.name!r}", f"node {edge.source!r}")
-            )
+        outputs: list[Tensor] = []
+        for number in numbers:
+            operation, module = graph.operations[number], net.edge_modules[number]
+            beside = [sides[i] for i in module.sides] if isinstance(module, Region) else []
+            giver = f"node {graph.nodes[operation.source]!r}"
+            outputs.append(_try(module, [values[operation.source], *beside], f"edge {operation.name!r}", giver))
             if outputs[-1].shape != outputs[0].shape:
                 raise UserError(
-                    f"edge {edge.name!r} brings {_show(outputs[-1])} to {where}, where edge "
-                    f"{graph.edges[incoming[0]].name!r} brings {_show(outputs[0])}; "
+                    f"edge {operation.name!r} brings {_show(outputs[-1])} to {where}, where edge "
+                    f"{graph.operations[numbers[0]].name!r} brings {_show(outputs[0])}; "
                     "make the shapes equal, they are summed"
                 )
-        sums.append(outputs[0])
-        values.append(_try(net.activations[node], outputs[0], f"the activation of {where}", where))
-    output = _try(net.head, values[-1], "the head", f"node {graph.sink!r}")
+        sums.append(outputs[0] if outputs else example((0,)))
+        activation = net.activations[node]
+        values.append(_try(activation, [sums[-1]], f"the activation of {where}", where) if outputs else sums[-1])
+    output = _try(net.head, [values[-1]], "the head", f"node {graph.sink!r}")
     return Shapes(
         tuple(tuple(value.shape[1:]) for value in sums),
         tuple(tuple(value.shape[1:]) for value in values),
@@ -252,10 +291,11 @@ def dry_run(net: SuperNetwork) -> Shapes:
     )
 
 
-def _try(module: nn.Module, x: Tensor, who: str, giver: str) -> Tensor:
+def _try(module: nn.Module, inputs: Sequence[Tensor], who: str, giver: str) -> Tensor:
+    x = inputs[0]
     writes = x._version
     try:
-        output = on_meta(module, x)
+        output = on_meta(module, *inputs)
     except Exception as error:  # a user's module may raise anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{who} cannot take what {giver} gives, {_show(x)} for one example: {reason}") from error
@@ -290,15 +330,22 @@ def _check_module(who: str, module: object) -> None:
 
 
 def _check_modules(graph: Graph, modules: Mapping[str, nn.Module]) -> None:
-    for edge in graph.edges:
-        if edge.name not in modules:
-            raise UserError(f"edge {edge.name!r} has no module; give one in `modules`, nn.Identity() for a plain skip")
-    unknown = sorted(set(modules) - set(graph.index))
+    for operation in graph.operations:
+        name = operation.name
+        if name not in modules:
+            raise UserError(f"edge {name!r} has no module; give one in `modules`, nn.Identity() for a plain skip")
+        module = modules[name]
+        units = [axis.units for axis in module.axes] if isinstance(module, Region) else []
+        if operation.bundle and units != [len(axis) for axis in operation.axes]:
+            raise UserError(f"the bundle {name!r} needs a Region whose axes have the bundle's units; give one")
+    unknown = sorted(set(modules) - {operation.name for operation in graph.operations})
     if unknown:
         raise UserError(f"a module is given for {unknown[0]!r}, which is not an edge of the graph; remove it")
     owners: dict[int, str] = {}
     for name, module in modules.items():
         _check_module(f"edge {name!r}", module)
+        if isinstance(module, Region):
+            continue  # a model's tied weights are in edges that are always live
         for tensor in [*module.parameters(), *module.buffers()]:
             if owners.setdefault(id(tensor), name) != name:
                 raise UserError(

@@ -53,7 +53,7 @@ def test_a_plan_moves_examples_over_exactly_their_live_edges(graph: Graph, group
             for row, place in zip(taken, places, strict=True):
                 assert rows_of[step.node][place] in (-1, row), "an example's value lands on another's row"
                 rows_of[step.node][place] = row
-                travelled[row].add(graph.edges[run.edge].name)
+                travelled[row].add(graph.operations[run.operation].name)
         assert rows_of[step.node] == sorted(rows_of[step.node])
         assert -1 not in rows_of[step.node]
     assert travelled == live
@@ -76,7 +76,7 @@ def test_each_live_edge_is_run_once_however_many_groups_keep_it() -> None:
     graph = Graph([Edge("a", "x", "y"), Edge("b", "x", "y"), Edge("c", "y", "z")])
     gates = torch.tensor([[1, 0, 1], [1, 1, 1], [0, 1, 1], [1, 1, 0]]).bool()
     plan = plan_of(graph, gates, 8)
-    assert sorted(run.edge for step in plan.steps for run in step.runs) == [0, 1, 2]
+    assert sorted(run.operation for step in plan.steps for run in step.runs) == [0, 1, 2]
     assert spelled_out(plan.inputs, 8) == [0, 1, 2, 3, 4, 5]
 
 
@@ -92,7 +92,7 @@ def test_one_group_and_neighbouring_groups_need_no_copy() -> None:
 def test_sums_that_cover_every_row_come_first() -> None:
     graph = Graph([Edge("part", "x", "y"), Edge("whole", "x", "y")])
     plan = plan_of(graph, torch.tensor([[True, True], [False, True]]), 2)
-    assert [graph.edges[run.edge].name for run in plan.steps[0].runs] == ["whole", "part"]
+    assert [graph.operations[run.operation].name for run in plan.steps[0].runs] == ["whole", "part"]
 
 
 def test_equal_gates_are_planned_once() -> None:

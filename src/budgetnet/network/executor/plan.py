@@ -1,20 +1,23 @@
-"""The execution plan of a set of gates: which edge runs on which rows, and where its output is added.
+"""The execution plan of a set of gates: which operation runs on which rows, and where its output is added.
 
 A node's value holds only the rows (examples) of the groups in which the node is live, in the order of the batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from budgetnet.network.executor.rows import Rows
-from budgetnet.network.graph import Graph
+from budgetnet.network.graph import Graph, Operation
+
+Keeps = tuple[tuple[bool, ...], ...]
 
 
 def group_of_rows(batch: int, groups: int) -> Tensor:
@@ -26,19 +29,26 @@ def group_of_rows(batch: int, groups: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Run:
-    """One edge, once: which rows of its source it takes, and where its output goes in its target's sum."""
+    """One operation, once: which rows of its source it takes, and where its output goes in its target's sum.
 
-    edge: int
+    A bundle runs once for each distinct set of kept units: `keeps` has them by axis, None if all are kept. `rows` are
+    the examples, for values that belong to them and come from beside.
+    """
+
+    key: int
+    operation: int
     source: int
     take: Rows
     place: Rows
+    rows: Rows
+    keeps: Keeps | None = None
 
 
 @dataclass(frozen=True)
 class Step:
-    """One node: the edges to run and sum, the rows of the sum, and the nodes that nobody needs afterwards.
+    """One node: the operations to run and sum, the rows of the sum, and the nodes that nobody needs afterwards.
 
-    `gap` are the rows that the first edge leaves out; it is the one that covers most.
+    `gap` are the rows that the first run leaves out; it is the one that covers most.
     """
 
     node: int
@@ -50,9 +60,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Spread:
-    """The rows of a node's value that each of its edges reads, most rows first; `gap` are those that it leaves."""
+    """The rows of a node's value that each run reads (by key), most rows first; `gap`: those that the first leaves."""
 
-    edges: tuple[int, ...]
+    runs: tuple[int, ...]
     parts: tuple[Rows, ...]
     gap: Rows
 
@@ -61,7 +71,7 @@ class Spread:
 class Plan:
     """The live nodes in topological order, and the examples whose architecture is connected.
 
-    `spreads` has the nodes of which some edge does not read every row.
+    `spreads` has the nodes of which some run does not read every row.
     """
 
     inputs: Rows
@@ -102,16 +112,32 @@ def _runs(graph: Graph, live: np.ndarray, nodes: np.ndarray) -> list[list[Run]]:
     """The runs of every node, those that cover most of its rows first, so that the others are added into them."""
     position = np.cumsum(nodes, 0) - 1
     counts = nodes.sum(0)
-    edges, rows = np.nonzero(live.T)
-    sources, targets = np.asarray(graph.sources)[edges], np.asarray(graph.targets)[edges]
-    take, place = position[rows, sources], position[rows, targets]
-    bounds = np.flatnonzero(np.diff(edges, prepend=-1, append=len(graph.edges)))
     runs: list[list[Run]] = [[] for _ in graph.nodes]
-    for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        edge, source, target = int(edges[start]), int(sources[start]), int(targets[start])
-        run = Run(edge, source, _rows(take[start:stop], counts[source]), _rows(place[start:stop], counts[target]))
-        runs[target].append(run)
+    key = 0
+    for number, operation in enumerate(graph.operations):
+        source, target = operation.source, operation.target
+        for keeps, rows in _patterns(operation, live):
+            take, place = position[rows, source], position[rows, target]
+            whole = _rows(take, counts[source]), _rows(place, counts[target]), _rows(rows, len(live))
+            runs[target].append(Run(key, number, source, *whole, keeps))
+            key += 1
     return [sorted(group, key=lambda run: -_count(run.place, len(live))) for group in runs]
+
+
+def _patterns(operation: Operation, live: np.ndarray) -> Iterator[tuple[Keeps | None, np.ndarray]]:
+    """The distinct sets of kept units among the rows, and the rows of each; a plain edge has one."""
+    kept = live[:, operation.edges]
+    rows = np.flatnonzero(kept[:, 0] if not operation.bundle else kept.any(1))
+    if not len(rows):
+        return
+    if not operation.bundle:
+        yield None, rows
+        return
+    patterns, which = np.unique(kept[rows], axis=0, return_inverse=True)
+    bounds = np.cumsum([0, *map(len, operation.axes)]).tolist()
+    for i, pattern in enumerate(patterns):
+        keeps = tuple(tuple(pattern[a:b].tolist()) for a, b in pairwise(bounds))
+        yield (None if pattern.all() else keeps), rows[which.reshape(-1) == i]
 
 
 def _spreads(runs: list[list[Run]], counts: np.ndarray) -> dict[int, Spread]:
@@ -123,8 +149,8 @@ def _spreads(runs: list[list[Run]], counts: np.ndarray) -> dict[int, Spread]:
         if any(run.take is not None for run in group):
             rows = int(counts[node])
             group.sort(key=lambda run: -_count(run.take, rows))
-            edges, parts = zip(*((run.edge, run.take) for run in group), strict=True)
-            spreads[node] = Spread(edges, parts, _complement(parts[0], rows))
+            keys, parts = zip(*((run.key, run.take) for run in group), strict=True)
+            spreads[node] = Spread(keys, parts, _complement(parts[0], rows))
     return spreads
 
 
