@@ -99,3 +99,27 @@ def test_the_command_writes_the_one_file(tmp_path: Path, capsys: pytest.CaptureF
     done = run(tmp_path / "meter.pyz", "--help")
     assert done.returncode == 0
     assert "latency(target=http://HOST:8700)" in done.stdout
+
+
+def test_the_command_needs_no_torch(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('there is no torch on this device')\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "budgetnet", "meter", "--write", "m.pyz"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_measuring_process_imports_no_torch() -> None:
+    asked = "import sys, budgetnet.costs.latency.meter.child, budgetnet.costs.latency.timing; "
+    asked += "print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_a_cost_is_no_file_whichever_was_imported_first() -> None:
+    asked = "from budgetnet.costs.latency.meter import machine; from budgetnet.costs import latency, steps; "
+    asked += "import budgetnet; print(callable(latency), callable(steps), budgetnet.costs.latency is latency)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True True True\n", done.stderr
