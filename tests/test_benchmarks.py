@@ -21,22 +21,16 @@ from budgetnet.network.graph import Architecture
 from budgetnet.spaces import build
 
 
-def whole(protocol: Protocol) -> float:
-    net = protocol.build()
-    named = "resnet-20" if protocol.space.startswith("resnet") else "full"
-    return macs(net)(net.architecture(named))
-
-
 @pytest.mark.parametrize(("name", "share"), [("resnet", 0.3), ("resnet", 1.0), ("neural", 0.1), ("fashion", 0.6)])
 def test_random_opponents_are_connected_distinct_and_cost_what_they_should(name: str, share: float) -> None:
     protocol = PROTOCOLS[name]
-    assert protocol.whole == whole(protocol)
     net, maximum = protocol.build(), share * protocol.whole
+    cost = macs(net)
+    assert protocol.whole == cost(net.architecture("resnet-20" if name != "neural" else "full"))
     assert protocol.budget(share) == f"macs<={round(maximum)}"
     found = random_architectures(net, maximum, 4, seed=1)
     assert found == random_architectures(net, maximum, 4, seed=1)
     assert len(set(found)) == 4
-    cost = macs(net)
     for architecture in found:
         assert architecture.connected
         assert 0.9 * maximum <= cost(architecture) <= maximum
