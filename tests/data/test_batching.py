@@ -26,11 +26,11 @@ def same(first, second) -> bool:
 
 
 def test_prepare_scales_bytes_to_minus_one_and_one() -> None:
-    every = torch.arange(256, dtype=torch.uint8)
-    expected = torch.tensor([2 * value / 255 - 1 for value in range(256)])
+    every = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16)
+    expected = torch.tensor([2 * value / 255 - 1 for value in range(256)]).view(1, 1, 16, 16)
     torch.testing.assert_close(prepare(every), expected, atol=1e-6, rtol=0)
     assert (prepare(every).min(), prepare(every).max()) == (-1, 1)
-    assert torch.equal(every, torch.arange(256, dtype=torch.uint8))
+    assert torch.equal(every.flatten(), torch.arange(256, dtype=torch.uint8))
 
 
 def test_prepare_returns_floats_as_they_are() -> None:

@@ -7,6 +7,7 @@ from PIL import Image
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from budgetnet.data import Split, as_split, check_labels
+from budgetnet.data.convert import check_class_targets
 
 IMAGES = torch.randint(0, 256, (6, 3, 5, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 2, 1, 0])
@@ -91,16 +92,19 @@ BAD = {
     "lengths": ((IMAGES, LABELS[:4]), None, "6 inputs"),
     "empty pair": ((IMAGES[:0], LABELS[:0]), None, "(0, 3, 5, 4)"),
     "empty data set": (Items([]), None, "Items holds no example"),
-    "integers": ((IMAGES.long(), LABELS), None, "torch.int64"),
     "not finite": ((torch.tensor([[1.0], [float("nan")]]), LABELS[:2]), None, "NaN"),
     "no channels": ((IMAGES[:, 0], LABELS), None, "(6, 5, 4)"),
     "channels last": ((torch.zeros(2, 8, 8, 3, dtype=torch.uint8), LABELS[:2]), None, "N×H×W×C"),
-    "float labels": ((IMAGES, LABELS.float()), None, "torch.float32"),
-    "negative label": ((IMAGES, LABELS - 1), None, "label -1"),
-    "label shape": ((IMAGES, LABELS[:, None]), None, "(6, 1)"),
-    "map of another size": ((IMAGES, torch.zeros(6, 4, 4, dtype=torch.int64)), None, "(6, 4, 4)"),
     "sizes": (Items([(IMAGES[0], 0), (IMAGES[1, :, :3], 1)]), None, "example 1 has shape (3, 3, 4)"),
     "no pair": (Items([IMAGES[0]]), None, "example 0 is Tensor"),
+    "no label in a dict": (Items([{"image": IMAGES[0]}]), None, "'image'"),
+    "nothing but labels": ({"labels": LABELS}, None, "'labels'"),
+    "complex inputs": ((torch.zeros(6, 2, dtype=torch.complex64), LABELS), None, "complex64"),
+    "complex targets": ((IMAGES, torch.zeros(6, dtype=torch.complex64)), None, "complex64"),
+    "targets that are no numbers": ((IMAGES, torch.full((6,), float("nan"))), None, "targets hold NaN"),
+    "lengths of two inputs": (({"a": IMAGES, "b": IMAGES[:4]}, LABELS), None, "4 and 6 rows"),
+    "texts": ((np.array(["a", "b"]), LABELS[:2]), None, "ndarray"),
+    "another structure": (Items([((IMAGES[0], IMAGES[0]), 0), ((IMAGES[0],), 0)]), None, "example 1 has no part 1"),
     "no numbers": (Items([("a word", 0)]), None, "str"),
     "stream": (Stream(), None, "Stream"),
     "nothing": (None, None, "NoneType"),
@@ -111,6 +115,43 @@ BAD = {
 def test_bad_sources_are_refused(source: object, limit: int | None, word: str, refuses) -> None:
     with refuses(word):
         as_split(source, limit)
+
+
+CLASS_TARGETS = {
+    "float labels": (LABELS.float(), "torch.float32"),
+    "truth values": (LABELS > 0, "torch.bool"),
+    "several targets": ({"a": LABELS}, "dict"),
+    "negative label": (LABELS - 1, "label -1"),
+    "label shape": (LABELS[:, None], "(6, 1)"),
+    "map of another size": (torch.zeros(6, 4, 4, dtype=torch.int64), "(6, 4, 4)"),
+    "label out of range": (LABELS + 1, "label 3"),
+}
+
+
+@pytest.mark.parametrize(("targets", "word"), CLASS_TARGETS.values(), ids=CLASS_TARGETS)
+def test_targets_that_are_no_classes_are_refused_where_classes_are_needed(targets: object, word: str, refuses) -> None:
+    split = as_split((IMAGES, targets))
+    with refuses(word):
+        check_class_targets(split, 3)
+
+
+def test_any_numbers_are_inputs_and_targets() -> None:
+    generator = np.random.default_rng(0)
+    ids, mask = generator.integers(0, 9, (6, 4)), generator.integers(0, 2, (6, 4)).astype(bool)
+    values = generator.normal(size=(6, 2))
+    expected = {"ids": torch.from_numpy(ids), "mask": torch.from_numpy(mask)}
+    rows = [{"ids": i, "mask": m, "target": v} for i, m, v in zip(ids, mask, values, strict=True)]
+    for source in (({"ids": ids, "mask": mask}, values), {"ids": ids, "mask": mask, "labels": values}, Items(rows)):
+        split = as_split(source)
+        assert set(split.inputs) == {"ids", "mask"}
+        assert all(torch.equal(split.inputs[name], value) for name, value in expected.items())
+        np.testing.assert_allclose(split.targets, values, rtol=1e-6)
+        assert split.targets.dtype == torch.float32
+        assert len(split) == 6
+    for source in ((ids, mask, values), TensorDataset(*map(torch.from_numpy, (ids, mask, values)))):
+        first, second = as_split(source).take(2).inputs
+        assert torch.equal(first, expected["ids"][:2])
+        assert torch.equal(second, expected["mask"][:2])
 
 
 def test_labels_outside_the_range(refuses) -> None:

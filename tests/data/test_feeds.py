@@ -1,11 +1,13 @@
 """Feeds give the same batches for the same epoch, from any batch on, whatever happens around them."""
 
+import random
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, TensorDataset
 
 from budgetnet.data.feeds import Feed, make_feed
 from budgetnet.errors import UserError
@@ -24,7 +26,22 @@ class Trembling(Dataset[tuple[Tensor, Tensor]]):
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         if index >= len(self):
             raise IndexError
-        return self.inputs[index] + torch.randn(6), self.targets[index]
+        noise = torch.randn(6) + random.random() + torch.from_numpy(np.random.normal(size=6)).float()
+        return self.inputs[index] + noise, self.targets[index]
+
+
+class Stream(IterableDataset[tuple[Tensor, Tensor]]):
+    """Random examples one after the other; it may promise more than it gives."""
+
+    def __init__(self, count: int, promised: int | None = None) -> None:
+        self.count, self.promised = count, promised or count
+
+    def __len__(self) -> int:
+        return self.promised
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for inputs, target in zip(*vectors(self.count), strict=True):
+            yield inputs + torch.randn(6), target
 
 
 def loader(**options: object) -> DataLoader[tuple[Tensor, Tensor]]:
@@ -40,6 +57,9 @@ SOURCES = {
     "loader with a generator": lambda: loader(shuffle=True, generator=torch.Generator()),
     "loader with a sampler": lambda: loader(sampler=RandomSampler(range(40), generator=torch.Generator())),
     "random data": lambda: DataLoader(Trembling(), batch_size=8, shuffle=True),
+    "random examples": Trembling,
+    "list of examples": lambda: list(zip(*vectors(40), strict=True)),
+    "stream": lambda: Stream(40),
 }
 
 
@@ -113,7 +133,7 @@ def test_a_feed_is_taken_as_it_is() -> None:
 
 def test_a_loader_of_something_else_than_pairs_is_refused() -> None:
     feed = make_feed(DataLoader(TensorDataset(vectors(8)[0]), batch_size=4), 4, seed=0)
-    with pytest.raises(UserError, match="pairs of inputs and targets"):
+    with pytest.raises(UserError, match="must be a pair"):
         next(feed.training(0))
 
 
@@ -121,3 +141,74 @@ def test_a_loader_of_something_else_than_pairs_is_refused() -> None:
 def test_what_is_no_data_is_refused(source: object) -> None:
     with pytest.raises(UserError):
         make_feed(source, 4, seed=0)
+
+
+@pytest.mark.parametrize("source", [Trembling(24), DataLoader(Trembling(24), batch_size=8, shuffle=True)])
+def test_random_transforms_differ_between_epochs(source: object) -> None:
+    feed = make_feed(source, 8, seed=0)
+    epochs = [torch.cat([inputs for inputs, _ in feed.training(epoch)]) for epoch in range(3)]
+    noise = [epoch.sort(0).values for epoch in epochs]
+    assert not any(torch.equal(noise[a], noise[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+
+
+def test_processes_read_what_this_one_would_have_read() -> None:
+    alone, helped = (make_feed(Trembling(), 8, seed=5, workers=workers) for workers in (0, 2))
+    assert same(alone.training(3, 2), helped.training(3, 2))
+    assert same(alone.evaluation(), helped.evaluation())
+
+
+class Broken(Trembling):
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        if index == 17:
+            raise KeyError("no such file")
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_data_set_that_fails_is_named_in_one_sentence(workers: int) -> None:
+    feed = make_feed(Broken(), 8, seed=0, workers=workers)
+    with pytest.raises(UserError, match=r"^Broken raised KeyError for example 17: 'no such file'; correct .*\.$"):
+        list(feed.training(0))
+
+
+@pytest.mark.parametrize("promised", [48, 400])
+def test_a_stream_that_ends_early_is_refused(promised: int) -> None:
+    feed = make_feed(Stream(40, promised), 8, seed=0)
+    with pytest.raises(UserError, match=f"ended after 5 of the {promised // 8} batches"):
+        list(feed.training(0))
+
+
+def test_lengths_that_are_not_known_or_zero_are_refused() -> None:
+    class Endless(IterableDataset[Tensor]):
+        def __iter__(self) -> Iterator[Tensor]:
+            return iter(())
+
+    for source, words in (
+        (Endless(), "how many examples"),
+        (DataLoader(Endless()), "not known"),
+        (DataLoader(TensorDataset(*vectors(4)), batch_size=8, drop_last=True), "no batch"),
+    ):
+        with pytest.raises(UserError, match=words):
+            make_feed(source, 4, seed=0)
+
+
+def test_batches_of_any_structure() -> None:
+    ids = torch.arange(120).view(40, 3)
+    images = torch.randint(0, 256, (40, 1, 2, 2), dtype=torch.uint8)
+    for source in ({"ids": ids, "image": images, "labels": ids[:, 0]}, DataLoader(Rows(ids, images), batch_size=8)):
+        feed = make_feed(source, 8, seed=1)
+        inputs, targets = next(feed.training(0))
+        assert torch.equal(inputs["ids"][:, 0], targets)
+        torch.testing.assert_close(inputs["image"], images[targets // 3].float() / 127.5 - 1)
+        assert sum(len(batch["ids"]) for batch, _ in feed.evaluation()) == 40
+
+
+class Rows(Dataset[dict[str, Tensor]]):
+    def __init__(self, ids: Tensor, images: Tensor) -> None:
+        self.ids, self.images = ids, images
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {"ids": self.ids[index], "image": self.images[index], "label": self.ids[index, 0]}

@@ -90,18 +90,43 @@ def test_a_path_with_commas(tmp_path: Path, write_image: WriteImage) -> None:
     assert load(f"folder:path={tmp_path / 'one, two'},size=4").input_shape == (3, 4, 4)
 
 
-def test_different_sizes_are_refused(tmp_path: Path, write_image: WriteImage, refuses) -> None:
+def test_different_sizes_are_resized_to_a_stated_side(tmp_path: Path, write_image: WriteImage) -> None:
     fill(tmp_path, 3, write_image)
-    write_image(tmp_path / "dog" / "other.png", np.zeros((9, 7, 3)))
-    with refuses(tmp_path / "dog" / "other.png", "7×9", "8×8", "size="):
-        load(f"folder:path={tmp_path},validation=1")
+    assert load(f"folder:path={tmp_path},validation=1").notes == ()
+    write_image(tmp_path / "dog" / "other.png", np.zeros((90, 70, 3)))
+    data = load(f"folder:path={tmp_path},validation=1")
+    assert data.input_shape == (3, 8, 8), "most images are that small"
+    (note,) = data.notes
+    assert "2 sizes" in note
+    assert "resized to 8×8" in note
+    for name in ("a", "b"):
+        write_image(tmp_path / "large" / name / "1.png", np.zeros((90, 190, 3)))
+        write_image(tmp_path / "large" / name / "2.png", np.zeros((80, 90, 3)))
+    assert load(str(tmp_path / "large")).input_shape == (3, 64, 64)
 
 
-def test_test_images_of_another_size_are_refused(tmp_path: Path, write_image: WriteImage, refuses) -> None:
-    fill(tmp_path / "train", 3, write_image)
+def test_validation_and_test_folders_are_used(tmp_path: Path, write_image: WriteImage) -> None:
+    fill(tmp_path / "train", 4, write_image)
+    fill(tmp_path / "val", 2, write_image)
     fill(tmp_path / "test", 1, write_image, side=6)
-    with refuses("test images are 6×6", "8×8", "size="):
-        load(f"folder:path={tmp_path}")
+    data = load(f"{tmp_path}:limit=7")
+    sizes = (len(data.train), len(data.validation), len(data.test))
+    assert sizes == (7, 6, 3)
+    assert data.input_shape == (3, 8, 8)
+    assert sorted(reds(data)["validation"]) == [0, 1, 2, 10, 11, 12]
+
+
+def test_a_path_is_a_folder_of_classes(tmp_path: Path, write_image: WriteImage, monkeypatch, refuses) -> None:
+    fill(tmp_path / "photos", 4, write_image)
+    fill(tmp_path / "odd: name", 4, write_image)
+    monkeypatch.chdir(tmp_path)
+    for spec in ("photos", "./photos", f"{tmp_path}/photos", "odd: name"):
+        assert reds(load(spec)) == reds(load(f"folder:path={tmp_path}/photos"))
+    assert load("photos:size=4,validation=3").input_shape == (3, 4, 4)
+    with refuses("there is no data set 'pictures'", "sub-folder of images per class"):
+        load("pictures")
+    with refuses("no option 'sise'"):
+        load("photos:sise=4")
 
 
 @pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + bytes(30)])

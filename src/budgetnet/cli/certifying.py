@@ -177,7 +177,7 @@ def _real_images(stored: Stored, data_root: str | None) -> Tensor:
     shape = stored.description.input_shape
     count = min(COMPARED_IMAGES, max(4, COMPARED_VALUES // math.prod(shape)))
     try:
-        inputs = _split(stored.config or {"data": "embedded"}, data_root).inputs[:count]
+        inputs: Tensor = _split(stored.config or {"data": "embedded"}, data_root).inputs[:count]
     except UserError:
         inputs = data.load("embedded").validation.inputs[:count]
     if inputs.dtype != torch.uint8:

@@ -9,15 +9,23 @@ import torch
 from torch import Tensor
 
 from budgetnet.data.augment import Augmentation
+from budgetnet.data.nested import Nested, mapped
 from budgetnet.data.split import Split
 from budgetnet.errors import UserError
 
 
-def prepare(inputs: Tensor) -> Tensor:
-    """uint8 images as float32 in [−1, 1]; floating-point inputs are returned as they are."""
-    if inputs.dtype == torch.uint8:
-        return inputs.to(torch.float32).div_(127.5).sub_(1)
-    return inputs
+def prepare(inputs: Nested) -> Nested:
+    """uint8 images N×C×H×W as float32 in [−1, 1]; other inputs are returned as they are."""
+    return mapped(lambda values: _scaled(values) if is_image(values) else values, inputs)
+
+
+def is_image(values: Tensor) -> bool:
+    """Whether inputs are images of bytes, which are scaled to [−1, 1]."""
+    return values.dtype == torch.uint8 and values.dim() == 4
+
+
+def _scaled(images: Tensor) -> Tensor:
+    return images.to(torch.float32).div_(127.5).sub_(1)
 
 
 def batches(
@@ -31,11 +39,11 @@ def batches(
     drop_last: bool = False,
     start: int = 0,
     device: torch.device | str = "cpu",
-) -> Iterator[tuple[Tensor, Tensor]]:
+) -> Iterator[tuple[Nested, Nested]]:
     """Prepared (inputs, targets) of one epoch from batch number `start` on, as if it had never been interrupted."""
     if batch_size <= 0:
         raise UserError(f"the batch size is {batch_size}; it must be at least 1.")
-    order = torch.randperm(len(split), generator=_generator("order", seed, epoch)) if shuffle else None
+    order = torch.randperm(len(split), generator=generator_of("order", seed, epoch)) if shuffle else None
     last = len(split) - len(split) % batch_size if drop_last else len(split)
     return _batches(split, order, range(0, last, batch_size)[start:], batch_size, (seed, epoch), augmentation, device)
 
@@ -48,23 +56,30 @@ def _batches(
     key: tuple[int, int],
     augmentation: Augmentation | None,
     device: torch.device | str,
-) -> Iterator[tuple[Tensor, Tensor]]:
+) -> Iterator[tuple[Nested, Nested]]:
     for first in firsts:
-        inputs, targets = _select(split, order, first, first + batch_size)
+        chosen = (
+            split.between(first, first + batch_size)
+            if order is None
+            else split.chosen(order[first : first + batch_size])
+        )
+        inputs, targets = chosen.inputs, chosen.targets
         if augmentation is not None:
-            inputs, targets = augmentation(inputs, targets, _generator("augmentation", *key, first // batch_size))
-        yield prepare(inputs.to(device)), targets.to(device)
+            inputs, targets = augmentation(inputs, targets, generator_of("augmentation", *key, first // batch_size))
+        yield prepare(moved(inputs, device)), moved(targets, device)
 
 
-def _select(split: Split, order: Tensor | None, first: int, last: int) -> tuple[Tensor, Tensor]:
-    if order is None:
-        chosen = split.between(first, last)
-        return chosen.inputs, chosen.targets
-    rows = order[first:last]
-    return split.inputs[rows.to(split.inputs.device)], split.targets[rows.to(split.targets.device)]
+def moved(values: Nested, device: torch.device | str) -> Nested:
+    """The same values on a device."""
+    return mapped(lambda leaf: leaf.to(device), values)
 
 
-def _generator(purpose: str, *key: int) -> torch.Generator:
-    """A generator for one purpose: neighbouring keys must not give related streams, hence the hash."""
+def seed_of(purpose: str, *key: int) -> int:
+    """A seed for one purpose: neighbouring keys must not give related streams, hence the hash."""
     digest = hashlib.blake2b(repr((purpose, key)).encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
+    return int.from_bytes(digest, "big") >> 1
+
+
+def generator_of(purpose: str, *key: int) -> torch.Generator:
+    """A generator of torch with the seed of a purpose."""
+    return torch.Generator().manual_seed(seed_of(purpose, *key))

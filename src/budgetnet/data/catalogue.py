@@ -49,24 +49,39 @@ DATASETS: Mapping[str, Source] = {
         read_fashion_mnist, "Fashion-MNIST from its official idx files, 28×28 grey, 10 classes", (*_COMMON, "download")
     ),
     "folder": Source(
-        read_folder, "your images, one sub-folder per class; train/ and test/ if both exist", ("path", *_COMMON, "grey")
+        read_folder,
+        "your images, one sub-folder per class; train/, validation/ and test/ are used; also just PATH",
+        ("path", *_COMMON, "grey"),
     ),
     "lfw-parts": Source(
         read_parts, "Part Labels of LFW in its official layout, 256×256, hair, skin and background", _COMMON
     ),
     "segmentation-folder": Source(
         read_segmentation_folder,
-        "your images and label maps in two folders; train/ and test/ in each if both exist",
+        "your images and label maps in two folders; train/, validation/ and test/ in each are used",
         ("images", "labels", *_COMMON, "grey", "classes"),
     ),
 }
 
 
 def load(spec: str = "embedded", root: Path | str | None = None) -> DataSet:
-    """The data set of NAME[:key=value,…]; `root`, else $BUDGETNET_DATA, is the folder of official files."""
+    """The data set of NAME[:key=value,…], or of the path of a folder of classes; `root`, else $BUDGETNET_DATA, is the
+    folder of official files."""
     name, _, options = spec.partition(":")
     if name not in DATASETS:
-        raise UserError(f"there is no data set {name!r}; choose one of {', '.join(DATASETS)}.")
+        name, options = _folder(spec)
     folder = root or os.environ.get(ROOT_VARIABLE)
     source = DATASETS[name]
     return source.read(parse_options(name, options, source.accepts), Path(folder).expanduser() if folder else None)
+
+
+def _folder(spec: str) -> tuple[str, str]:
+    """The folder data set of PATH[:key=value,…]."""
+    text, _, options = (spec, "", "") if Path(spec).expanduser().is_dir() else spec.rpartition(":")
+    path = text or spec
+    if not path or not Path(path).expanduser().is_dir():
+        raise UserError(
+            f"there is no data set {spec.partition(':')[0]!r}; choose one of {', '.join(DATASETS)}, "
+            "or give a folder with a sub-folder of images per class."
+        )
+    return "folder", f"path={path}" + (f",{options}" if options else "")

@@ -4,28 +4,62 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from budgetnet.data.augment import Augmentation
-from budgetnet.data.images import SUFFIXES, image_files, read_image, stack
+from budgetnet.data.images import SUFFIXES, image_files, image_sizes, read_image, stack
 from budgetnet.data.options import Options, divide, scaled
 from budgetnet.data.split import DataSet, Split, as_labels
 from budgetnet.errors import UserError
 
+T = TypeVar("T")
+UNEQUAL_SIDE = 64
+"""Images of unequal size are resized to a square of this side at most, unless the user gives one."""
+
 
 def read_folder(options: Options, root: Path | None) -> DataSet:
-    """Images by class under `path`; its sub-folders train and test, if both exist, are the two sets."""
+    """Images by class under `path`; its sub-folders train, validation and test are used where they exist."""
     path = require(options.path, "folder", "path")
-    train, test = halves(path)
+    train, validation, test = parts(path)
     classes = _classes(train)
     pool = _list(train, classes)
-    count, held_out = divide(len(pool), options.validation or tenth(len(pool)), options.limit)
-    used, held = (_read(files, classes, options) for files in (pool[:count], pool[held_out:]))
-    tested = _read(_list(test, _classes(test, classes)), classes, options) if test else None
-    require_one_shape({"training": used, "validation": held, "test": tested})
+    held: list[Path] = _list(validation, _classes(validation, classes)) if validation else []
+    tested: list[Path] = _list(test, _classes(test, classes)) if test else []
+    pool, held = held_out(pool, held, options)
+    options, notes = with_one_size(options, [*pool, *held, *tested])
+    used, kept, judged = (_read(files, classes, options) if files else None for files in (pool, held, tested))
+    assert used is not None
+    assert kept is not None
     crop = scaled(4, 32, min(used.inputs.shape[-2:])) if options.crop is None else options.crop
-    return DataSet("folder", "classification", classes, used, held, tested, Augmentation(crop, options.flip))
+    augmentation = Augmentation(crop, options.flip)
+    return DataSet("folder", "classification", classes, used, kept, judged, augmentation, notes)
+
+
+def held_out(pool: list[T], held: list[T], options: Options) -> tuple[list[T], list[T]]:
+    """Training and validation files: the last ones of the training files are held out where there are no others."""
+    if held:
+        return pool[: options.limit], held
+    count, begin = divide(len(pool), options.validation or tenth(len(pool)), options.limit)
+    return pool[:count], pool[begin:]
+
+
+def with_one_size(options: Options, files: Sequence[Path]) -> tuple[Options, tuple[str, ...]]:
+    """The options with a size if the images differ in theirs and the user gave none, and a sentence that says so."""
+    if options.size is not None:
+        return options, ()
+    sizes = image_sizes(files)
+    if len(set(sizes)) == 1:
+        return options, ()
+    sides = sorted(min(size) for size in sizes)
+    side = min(UNEQUAL_SIDE, max(sides[len(sides) // 2] // 8 * 8, 8))
+    note = (
+        f"the images have {len(set(sizes))} sizes, from {sides[0]} pixels on the short side; they are resized to "
+        f"{side}×{side}: add size=… to the data set for another side"
+    )
+    return replace(options, size=side), (note,)
 
 
 def require(path: Path | None, name: str, option: str) -> Path:
@@ -37,10 +71,16 @@ def require(path: Path | None, name: str, option: str) -> Path:
     return path
 
 
-def halves(path: Path) -> tuple[Path, Path | None]:
-    """The folders of training and test images: path/train and path/test if both exist, else all is for training."""
-    train, test = path / "train", path / "test"
-    return (train, test) if train.is_dir() and test.is_dir() else (path, None)
+def parts(path: Path) -> tuple[Path, Path | None, Path | None]:
+    """The folders of training, validation and test images: train, validation (or val, valid) and test inside a path.
+
+    Without a folder train, or with nothing beside it, everything is for training.
+    """
+    found = [path / name for name in ("validation", "val", "valid", "test") if (path / name).is_dir()]
+    if not (path / "train").is_dir() or not found:
+        return path, None, None
+    held = [folder for folder in found if folder.name != "test"]
+    return path / "train", held[0] if held else None, path / "test" if path / "test" in found else None
 
 
 def tenth(total: int) -> int:
@@ -55,17 +95,6 @@ def mixed(files: Iterable[Path], folder: Path) -> list[Path]:
         return hashlib.sha256(file.relative_to(folder).as_posix().encode()).digest()
 
     return sorted(files, key=key)
-
-
-def require_one_shape(splits: dict[str, Split | None]) -> None:
-    """Refuse sets whose images differ in size from those of the training set."""
-    shapes = {name: tuple(split.inputs.shape[-2:]) for name, split in splits.items() if split is not None}
-    for name, (height, width) in shapes.items():
-        if (height, width) != shapes["training"]:
-            raise UserError(
-                f"the {name} images are {width}×{height} but the training images are "
-                f"{shapes['training'][1]}×{shapes['training'][0]}; add size=… to the data set."
-            )
 
 
 def _classes(folder: Path, known: tuple[str, ...] | None = None) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,6 +30,17 @@ def read_image(file: Path, grey: bool = False, size: int | None = None) -> Tenso
     pixels = torch.from_numpy(_pixels(file, "L" if grey else "RGB"))
     channels = pixels[None] if grey else pixels.permute(2, 0, 1).contiguous()
     return channels if size is None else area(channels, size)
+
+
+def image_sizes(files: Sequence[Path]) -> list[tuple[int, int]]:
+    """Width and height of each image, from the headers of the files."""
+
+    def size(file: Path) -> tuple[int, int]:
+        with _opened(file) as image:
+            return image.size
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(size, files))
 
 
 def read_label_map(file: Path) -> Tensor:
@@ -60,16 +72,23 @@ def stack(files: Sequence[Path], read: Callable[[Path], Tensor]) -> Tensor:
 
 
 def _pixels(file: Path, mode: str | None) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    with _opened(file) as image:
+        pixels = np.array(image if mode is None or image.mode.startswith(("I", "F")) else image.convert(mode))
+    if pixels.dtype != np.uint8:
+        raise UserError(f"image {file} holds {pixels.dtype} values; convert it to 8 bits per channel.")
+    return pixels
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[Image.Image]:
+    """An image file; whatever cannot be read of it is the user's to repair."""
     try:
         with Image.open(file) as image:
-            pixels = np.array(image if mode is None or image.mode.startswith(("I", "F")) else image.convert(mode))
+            yield image
     except FileNotFoundError:
         raise UserError(f"image {file} is missing; put it back or remove it from the list.") from None
     except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
         raise UserError(f"image {file} cannot be read ({_reason(error)}); repair it or remove it.") from None
-    if pixels.dtype != np.uint8:
-        raise UserError(f"image {file} holds {pixels.dtype} values; convert it to 8 bits per channel.")
-    return pixels
 
 
 def _reason(error: Exception) -> str:

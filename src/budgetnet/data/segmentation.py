@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from budgetnet.data.augment import Augmentation
-from budgetnet.data.folder import halves, mixed, require, require_one_shape, tenth
+from budgetnet.data.folder import held_out, mixed, parts, require, with_one_size
 from budgetnet.data.images import image_files, read_image, read_label_map, stack
 from budgetnet.data.options import Options, divide
 from budgetnet.data.places import locate
@@ -48,20 +48,22 @@ def read_parts(options: Options, root: Path | None) -> DataSet:
 
 
 def read_segmentation_folder(options: Options, root: Path | None) -> DataSet:
-    """Images and label maps of the same names in two folders; sub-folders train and test are used if both exist."""
-    images = halves(require(options.images, "segmentation-folder", "images"))
-    labels = halves(require(options.labels, "segmentation-folder", "labels"))
-    pool = _matched(images[0], labels[0])
-    count, held_out = divide(len(pool), options.validation or tenth(len(pool)), options.limit)
-    image = partial(read_image, grey=options.grey, size=options.size)
-    label = partial(_checked_map, classes=options.classes, size=options.size)
-    used, held = (_read(pairs, image, label) for pairs in (pool[:count], pool[held_out:]))
-    test = _read(_matched(images[1], labels[1]), image, label) if images[1] and labels[1] else None
-    require_one_shape({"training": used, "validation": held, "test": test})
-    classes = options.classes or _count_classes([split for split in (used, held, test) if split])
+    """Images and label maps of the same names in two folders; train, validation and test in both are used."""
+    images = parts(require(options.images, "segmentation-folder", "images"))
+    labels = parts(require(options.labels, "segmentation-folder", "labels"))
+    pool, held, tested = (
+        _matched(image, label) if image and label else [] for image, label in zip(images, labels, strict=True)
+    )
+    pool, held = held_out(pool, held, options)
+    options, notes = with_one_size(options, [image for image, _ in (*pool, *held, *tested)])
+    read = partial(read_image, grey=options.grey, size=options.size)
+    checked = partial(_checked_map, classes=options.classes, size=options.size)
+    used, kept = (_read(pairs, read, checked) for pairs in (pool, held))
+    test = _read(tested, read, checked) if tested else None
+    classes = options.classes or _count_classes([split for split in (used, kept, test) if split])
     names = tuple(str(index) for index in range(classes))
     augmentation = Augmentation(options.crop or 0, options.flip)
-    return DataSet("segmentation-folder", "segmentation", names, used, held, test, augmentation)
+    return DataSet("segmentation-folder", "segmentation", names, used, kept, test, augmentation, notes)
 
 
 def _read(pairs: Sequence[Pair], image: Callable[[Path], Tensor], labels: Callable[[Path], Tensor]) -> Split:

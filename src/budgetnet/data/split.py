@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from budgetnet.data.augment import Augmentation
+from budgetnet.data.nested import Nested, rows, select
 from budgetnet.errors import UserError
 
 IGNORE = 255
@@ -16,13 +17,16 @@ IGNORE = 255
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Inputs (uint8 images N×C×H×W, or floats N×…) and int64 targets (N, or N×H×W for segmentation)."""
+    """Inputs and targets: tensors with a row per example, or tuples and dicts of them.
 
-    inputs: Tensor
-    targets: Tensor
+    uint8 inputs N×C×H×W are images; targets of classes are int64, N of them, or N×H×W for segmentation.
+    """
+
+    inputs: Nested
+    targets: Nested
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return rows(self.inputs)
 
     def take(self, n: int) -> Split:
         """The first n examples."""
@@ -30,7 +34,11 @@ class Split:
 
     def between(self, first: int, last: int) -> Split:
         """The examples first, …, last − 1, as a view."""
-        return Split(self.inputs[first:last], self.targets[first:last])
+        return Split(select(self.inputs, slice(first, last)), select(self.targets, slice(first, last)))
+
+    def chosen(self, rows: Tensor) -> Split:
+        """The examples of these numbers, copied."""
+        return Split(select(self.inputs, rows), select(self.targets, rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +52,8 @@ class DataSet:
     validation: Split
     test: Split | None
     augmentation: Augmentation
+    notes: tuple[str, ...] = ()
+    """What a user should know of how the data were read, as sentences."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:

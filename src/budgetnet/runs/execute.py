@@ -18,15 +18,16 @@ import numpy as np
 import torch
 from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
-from torch import nn
+from torch import Tensor, nn
 
 from budgetnet import spaces
 from budgetnet.budgets.budget import Budget, BudgetLike, parse_all
 from budgetnet.budgets.certificate import certify, file_checksums
 from budgetnet.budgets.feasibility import Profile, check, expected, profile
 from budgetnet.costs import macs, params
-from budgetnet.data import DataSet, check_labels
+from budgetnet.data import DataSet, Split
 from budgetnet.data import load as load_data
+from budgetnet.data.convert import check_class_targets
 from budgetnet.data.feeds import Feed, SplitFeed, make_feed
 from budgetnet.errors import UserError
 from budgetnet.export import Description, save_program
@@ -125,17 +126,23 @@ def check_output(net: SuperNetwork, data: DataSet) -> None:
 
 
 def check_examples(net: SuperNetwork, feed: Feed | None, classes: int | None) -> None:
-    """Refuses examples in memory that the network cannot take, or labels that its output has no place for."""
-    if not isinstance(feed, SplitFeed):
+    """Refuses examples that the network cannot take, and targets that are none of its classes if it has classes."""
+    if feed is None:
         return
-    shape = tuple(feed.split.inputs.shape[1:])
-    if shape != net.input_shape:
+    inputs, targets = next(feed.evaluation())
+    if isinstance(inputs, Tensor) and tuple(inputs.shape[1:]) != net.input_shape:
+        shape = tuple(inputs.shape[1:])
         raise UserError(
             f"the data have inputs of {'×'.join(map(str, shape))}, the network takes "
             f"{'×'.join(map(str, net.input_shape))}; build it with input_shape={shape}"
         )
-    if classes is not None and not feed.split.targets.is_floating_point():
-        check_labels(feed.split.targets, classes, "the data")
+    if isinstance(inputs, Tensor) and inputs.dtype != net.input_dtype:
+        raise UserError(
+            f"the data have inputs of {inputs.dtype}, the network takes {net.input_dtype}; convert them, or build it "
+            f"with input_dtype={inputs.dtype}"
+        )
+    if classes is not None:
+        check_class_targets(feed.split if isinstance(feed, SplitFeed) else Split(inputs, targets), classes)
 
 
 def choose_device(name: str) -> str:
