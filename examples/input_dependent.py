@@ -73,13 +73,13 @@ def main(out: Path) -> dict[str, Any]:
         threads=1,
         quiet=True,
     )
-    (entry,) = result.certificate["budgets"]
+    (entry,) = result.certificate.budgets
     each = torch.tensor([cost(result.architecture, picture) for picture in pictures])
     print(f"pixels that are not blank: {filled(pictures):.0%} on average")
-    print(f"promised: at most {entry['maximum']:,.0f} multiply-adds per picture; the full network does {full:,.0f}")
+    print(f"promised: at most {entry.maximum:,.0f} multiply-adds per picture; the full network does {full:,.0f}")
     print(
-        f"certificate: {entry['measured']:,.0f}, at most {entry['upper_bound']:,.0f} (95 %) over "
-        f"{entry['how']['samples']} batches: it {'holds' if entry['holds'] else 'does not hold'}"
+        f"certificate: {entry.measured:,.0f}, at most {entry.upper_bound:,.0f} (95 %) over "
+        f"{entry.how['samples']} batches: it {'holds' if entry.holds else 'does not hold'}"
     )
     print(f"picture by picture: {each.mean():,.0f} on average, from {each.min():,.0f} to {each.max():,.0f}")
     print(f"test accuracy {result.summary.test_accuracy:.1%} after a very short training")

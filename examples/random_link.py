@@ -110,12 +110,12 @@ def search(cost: Callable[..., Any], out: Path) -> dict[str, Any]:
 
 def tell(title: str, found: dict[str, Any]) -> None:
     """One search for people."""
-    (entry,) = found["certificate"]["budgets"]
+    (entry,) = found["certificate"].budgets
     print(f"\n{title} at most {PROMISE * 1e3:.0f} ms")
     print(f"  {found['kilobytes']:.1f} kB are sent, test accuracy {found['accuracy']:.1%} after a very short training")
     print(
-        f"  certificate: {entry['measured'] * 1e3:.1f} ms, at most {entry['upper_bound'] * 1e3:.1f} ms (95 %), "
-        f"from {entry['how']['samples']} draws: it {'holds' if entry['holds'] else 'does not hold'}"
+        f"  certificate: {entry.measured * 1e3:.1f} ms, at most {entry.upper_bound * 1e3:.1f} ms (95 %), "
+        f"from {entry.how['samples']} draws: it {'holds' if entry.holds else 'does not hold'}"
     )
     for name, evidence in found["evidence"].items():
         print(

@@ -49,10 +49,7 @@ def make_run(folder: Path, budgets: tuple[str, ...] = ("macs<=90%", "size<=1MB")
     certificate = certify(
         net, architecture, parse_all(budgets, net), network=model, checksums=checksums, environment=environment()
     )
-    entries = tuple(
-        make_budget(entry["cost"], entry["measured"], entry["maximum"], entry["unit"])
-        for entry in certificate["budgets"]
-    )
+    entries = tuple(make_budget(entry.cost, entry.measured, entry.maximum, entry.unit) for entry in certificate.budgets)
     files = {
         "config.json": {"config": {"space": SPACE, "data": DATA, "budgets": budgets, "costs": []}},
         "data.json": {
@@ -62,7 +59,7 @@ def make_run(folder: Path, budgets: tuple[str, ...] = ("macs<=90%", "size<=1MB")
             "input_shape": SHAPE,
             "scaling": "[-1,1]",
         },
-        "certificate.json": certificate,
+        "certificate.json": certificate.to_json(),
         "summary.json": make_summary(budgets=entries).to_json(),
     }
     for name, value in files.items():

@@ -42,7 +42,7 @@ def test_the_file_with_its_certificate_is_within_what_was_certified(tmp_path: Pa
     budgets = [parse(text, net) for text in ("file_size<=1MB", "size<=1MB", "macs<=100M", "steps(2)<=100")]
     certificate = certify(
         net, architecture, budgets, network=network, description=description, environment=environment()
-    )
+    ).to_json()
     sealed = Description(space, architecture.to_json(), net.input_shape, labels, certificate=certificate)
     done = export_network(network, tmp_path / "a.onnx", "onnx", sealed, torch.rand(4, *net.input_shape))
     size = done.path.stat().st_size

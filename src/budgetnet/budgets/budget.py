@@ -1,4 +1,4 @@
-"""Budgets: a cost and its maximum, as people write them; the penalty and the multiplier that enforce them."""
+"""Budgets: a cost and its maximum, as people write them, and the penalty that enforces them."""
 
 from __future__ import annotations
 
@@ -174,24 +174,3 @@ def _tightened(budget: Budget, architecture: Architecture, batches: Sequence[Any
         return budget
     thought = float(_likely_cost(budget.meter, architecture.gates()[None], None)[0])
     return replace(budget, maximum=TIGHTER * budget.maximum * thought / found)
-
-
-@dataclass
-class Multiplier:
-    """λ ≥ 0 driven by the observed violation: the νPI controller (Sohrabi et al., ICML 2024) in recursive form.
-
-    λ ← max(0, λ + κ_i·e + κ_p·(ξ − ξ_before)), where ξ is an exponential average of the violation e.
-    """
-
-    value: float
-    integral: float = 0.05
-    proportional: float = 1.0
-    smoothing: float = 0.9
-    average: float | None = None
-
-    def update(self, violation: float) -> None:
-        """One observation of C / C_max − 1; bounded, so that one wild sample cannot run away with λ."""
-        error = max(-1.0, min(1.0, violation))
-        before = error if self.average is None else self.average
-        self.average = self.smoothing * before + (1 - self.smoothing) * error
-        self.value = max(0.0, self.value + self.integral * error + self.proportional * (self.average - before))

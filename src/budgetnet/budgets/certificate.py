@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from torch import fx
 
@@ -19,9 +19,13 @@ from budgetnet.export.description import Description
 from budgetnet.export.files import sha256
 from budgetnet.export.formats import FORMATS
 from budgetnet.naming.files import read_bytes
+from budgetnet.naming.values import Range, plain, printable, typed
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
+
+Amount = Annotated[float, Range(0)]
+"""A cost in its base unit; infinity is an amount that no budget admits."""
 
 
 class Limit(Protocol):
@@ -43,6 +47,99 @@ class Limit(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class BudgetEntry:
+    """One budget of a certificate.
+
+    Attributes:
+        cost: The cost's text, such as `latency(batch=1)`.
+        text: The budget as it was written.
+        unit: The base unit of all the numbers.
+        maximum: The budget.
+        measured: The cost of what was handed over.
+        upper_bound: What the budget is held against: the value itself, or a 95 % bound; None if there is no number.
+        extracted: The cost of the extracted network, where that form was looked at.
+        exported: The cost of the exported file, where that form was looked at.
+        how: How the cost was found: the method and its settings.
+        holds: Whether the bound is within the budget.
+    """
+
+    cost: str
+    text: str
+    unit: str
+    maximum: Amount
+    measured: Amount
+    upper_bound: Amount | None
+    extracted: Amount | None = None
+    exported: Amount | None = None
+    how: Mapping[str, Any] = field(default_factory=dict)
+    holds: bool
+
+    def show(self) -> str:
+        """A line for people."""
+        maximum, measured = (units.show(value, self.unit) for value in (self.maximum, self.measured))
+        bound = ""
+        if self.upper_bound != self.measured:
+            shown = "nothing known" if self.upper_bound is None else units.show(self.upper_bound, self.unit)
+            bound = f", at most {shown} (95 %)"
+        how = [f"{key} {printable(self.how[key])}" for key in _TOLD if key in self.how]
+        verdict = "holds" if self.holds else "does not hold"
+        return f"{verdict}: {printable(self.cost)} <= {maximum}: {measured}{bound} [{', '.join(how)}]"
+
+
+_TOLD = ("method", "network", "runtime", "threads", "batch", "samples", "value_before")
+"""What of `how` is printed; the rest is in the file."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was measured on a network that was handed over; `certificate.json` of a run folder.
+
+    Attributes:
+        holds: Whether every budget holds.
+        budgets: An entry for each budget.
+        machine: The processor, cores and threads that it was measured on.
+        versions: Python and the packages.
+        checksums: SHA-256 of the files that the certificate is for, by name.
+    """
+
+    holds: bool
+    budgets: tuple[BudgetEntry, ...]
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    checksums: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def from_json(value: Any, where: str = "the certificate") -> Certificate:
+        """Checks a plain value, field by field.
+
+        Args:
+            value: What a JSON parser returned, of this or an earlier version.
+            where: The file that the value is from, for messages.
+
+        Returns:
+            The certificate.
+
+        Raises:
+            UserError: A field has the wrong type or range; the message names it.
+        """
+        return typed(value, Certificate, where, "restore the file, or certify again")
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain value for a JSON file: the inverse of `from_json`."""
+        value: dict[str, Any] = plain(self)
+        return value
+
+    def show(self) -> str:
+        """A certificate for people: a line per budget, then the machine and the verdict."""
+        lines = [entry.show() for entry in self.budgets]
+        processor, cores = (printable(self.machine.get(key, "unknown")) for key in ("processor", "cores"))
+        torch = printable(self.versions.get("torch", "unknown"))
+        lines.append(f"measured on {processor}, {cores} cores, torch {torch}")
+        lines.append("the certificate holds" if self.holds else "the certificate does not hold")
+        return "\n".join(lines)
+
+
 def certify(
     net: SuperNetwork,
     architecture: Architecture,
@@ -54,64 +151,51 @@ def certify(
     onnx: bytes | None = None,
     batches: Sequence[Any] = (),
     checksums: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Measures every budget on the extracted network and on its exported file; the certificate as JSON.
+) -> Certificate:
+    """Measures every budget on the extracted network and on its exported file.
 
-    `network` is the trained network (costs do not depend on weights: without it, one is extracted), `onnx` its exported
-    file if there is one already, `batches` stand for the data where a cost depends on it, `checksums` are of the files,
-    `environment` says on which machine and with which versions.
+    Args:
+        net: The super network.
+        architecture: The architecture that was kept of it.
+        budgets: The budgets.
+        environment: The machine and the versions.
+        network: The trained network. Costs do not depend on weights: without it, one is extracted.
+        description: What the exported file says about itself.
+        onnx: The exported file, if there is one already.
+        batches: Batches that stand for the data where a cost depends on it.
+        checksums: Checksums of the files that the certificate is for.
+
+    Returns:
+        The certificate; it holds if every budget does.
     """
     network = (extract(net, architecture) if network is None else copy.deepcopy(network)).cpu().eval()
     described = description or Description(net.name, architecture.to_json(), net.input_shape, ())
     described = replace(described, certificate={})  # room for the new one is set aside
     pack = partial(FORMATS["onnx"].pack, network, described)
     deliverable = Deliverable(architecture, network, (lambda: onnx) if onnx else pack, onnx is not None, batches)
-    entries = [_entry(budget, deliverable) for budget in budgets]
-    return {
-        "holds": all(entry["holds"] for entry in entries),
-        "budgets": entries,
-        **environment,
-        "checksums": dict(checksums or {}),
-    }
+    entries = tuple(_entry(budget, deliverable) for budget in budgets)
+    holds = all(entry.holds for entry in entries)
+    return Certificate(holds, entries, environment["machine"], environment["versions"], dict(checksums or {}))
 
 
-def _entry(budget: Limit, deliverable: Deliverable) -> dict[str, Any]:
+def _entry(budget: Limit, deliverable: Deliverable) -> BudgetEntry:
     evidence = budget.meter.certify(deliverable, budget.maximum)
-    forms = {"extracted": None, "exported": None, evidence.how.get("network", "extracted"): evidence.value}
+    forms: dict[str, float] = {evidence.how.get("network", "extracted"): evidence.value}
     with contextlib.suppress(UserError):  # without its extra, the other form is not measured
         forms |= budget.meter.cost.other_form(deliverable)
-    return {
-        "cost": budget.meter.name,
-        "text": budget.text,
-        "unit": budget.meter.unit,
-        "maximum": budget.maximum,
-        "measured": evidence.value,
-        "upper_bound": evidence.upper_bound,
-        **forms,
-        "how": {"network": "extracted", **evidence.how},
-        "holds": bool(evidence.within(budget.maximum)),
-    }
-
-
-def show(certificate: Mapping[str, Any]) -> str:
-    """A certificate for people: a line per budget, then the machine and the verdict."""
-    lines = [_line(entry) for entry in certificate["budgets"]]
-    on = certificate["machine"]
-    lines.append(f"measured on {on['processor']}, {on['cores']} cores, torch {certificate['versions']['torch']}")
-    lines.append("the certificate holds" if certificate["holds"] else "the certificate does not hold")
-    return "\n".join(lines)
-
-
-def _line(entry: Mapping[str, Any]) -> str:
-    maximum, measured, upper = (units.show(entry[key], entry["unit"]) for key in ("maximum", "measured", "upper_bound"))
-    bound = "" if entry["upper_bound"] == entry["measured"] else f", at most {upper} (95 %)"
-    verdict = "holds" if entry["holds"] else "does not hold"
-    how = ", ".join(f"{key} {entry['how'][key]}" for key in _TOLD if key in entry["how"])
-    return f"{verdict}: {entry['cost']} <= {maximum}: {measured}{bound} [{how}]"
-
-
-_TOLD = ("method", "network", "runtime", "threads", "batch", "samples")
-"""What of `how` is printed; the rest is in the file."""
+    bound = evidence.upper_bound
+    return BudgetEntry(
+        cost=budget.meter.name,
+        text=budget.text,
+        unit=budget.meter.unit,
+        maximum=budget.maximum,
+        measured=evidence.value,
+        upper_bound=bound if bound >= 0 else None,  # None for a bound that is not a number
+        extracted=forms.get("extracted"),
+        exported=forms.get("exported"),
+        how={"network": "extracted", **evidence.how},
+        holds=evidence.within(budget.maximum),
+    )
 
 
 def file_checksums(paths: Sequence[Path]) -> dict[str, str]:

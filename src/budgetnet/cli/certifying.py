@@ -15,7 +15,6 @@ from torch import Tensor
 from budgetnet import data
 from budgetnet.budgets.budget import depends_on_batch, parse_all
 from budgetnet.budgets.certificate import certify as measure
-from budgetnet.budgets.certificate import show
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.data.feeds import SplitFeed
 from budgetnet.data.images import read_image
@@ -56,10 +55,10 @@ def certify(run_or_model: Path, budgets: tuple[str, ...], data_root: str | None,
         checksums=stored.checksums,
     )
     if as_json:
-        print_json(certificate)
+        print_json(certificate.to_json())
     else:
-        click.echo(show(certificate))
-    return 0 if certificate["holds"] else 1
+        click.echo(certificate.show())
+    return 0 if certificate.holds else 1
 
 
 def export(run: Path, kind: str, output: Path | None, force: bool, data_root: str | None, as_json: bool) -> None:

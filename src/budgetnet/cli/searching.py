@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from budgetnet.budgets.certificate import show as show_certificate
 from budgetnet.budgets.feasibility import Profile, check, expected, profile
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.costs.units import show
@@ -203,7 +202,7 @@ def _report(summary: Summary, folder: Path, as_json: bool) -> int:
         print_summary(summary, folder)
         certificate = RunFolder(folder).certificate()
         if summary.budgets and certificate is not None:
-            click.echo(show_certificate(certificate))
+            click.echo(certificate.show())
     return 0 if summary.met else 3
 
 

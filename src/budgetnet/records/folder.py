@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from budgetnet.budgets.certificate import Certificate
 from budgetnet.errors import UserError
 from budgetnet.naming import files
 from budgetnet.naming.files import LARGEST_BINARY, Missing, write_file
@@ -90,14 +91,10 @@ class RunFolder:
         """The text of architecture.json; `Architecture.from_json` reads it for a graph."""
         return self.read_text("architecture.json")
 
-    def certificate(self) -> dict[str, Any] | None:
+    def certificate(self) -> Certificate | None:
         """The certificate, or None if there is no file."""
-        if not _there(self.path / "certificate.json"):
-            return None
-        value = self.read_json("certificate.json")
-        if not isinstance(value, dict):
-            raise UserError(f"{self.path / 'certificate.json'} holds no certificate; restore the file or run again")
-        return value
+        path = self.path / "certificate.json"
+        return Certificate.from_json(self.read_json(path.name), str(path)) if _there(path) else None
 
     def records(self) -> tuple[list[Record], bool]:
         """The records, and whether the file is there and whole."""
@@ -184,7 +181,7 @@ class RunFiles:
     archive: tuple[Candidate, ...] = ()
     architecture: str = ""
     summary: Summary | None = None
-    certificate: Json | None = None
+    certificate: Certificate | None = None
     data: DataDescription | None = None
     problems: tuple[str, ...] = ()
     ended: bool = False

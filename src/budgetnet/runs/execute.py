@@ -8,7 +8,7 @@ import json
 import math
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from budgetnet import spaces
 from budgetnet.budgets.budget import Budget, BudgetLike, parse_all
-from budgetnet.budgets.certificate import certify, file_checksums
+from budgetnet.budgets.certificate import BudgetEntry, Certificate, certify, file_checksums
 from budgetnet.budgets.feasibility import Profile, check, expected, profile
 from budgetnet.costs import macs, params
 from budgetnet.data import DataSet, Split
@@ -81,7 +81,7 @@ class Result:
     model: nn.Module
     architecture: Architecture
     summary: Summary
-    certificate: dict[str, Any] | None = None
+    certificate: Certificate | None = None
 
     @property
     def met(self) -> bool:
@@ -217,7 +217,7 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
         with _loop(job, folder, fallback, options) as loop:
             outcome = loop.run()
             certificate = _hand_over(job, folder, outcome, options)
-            while not certificate["holds"] and job.recipe.settles and loop.step_back():
+            while not certificate.holds and job.recipe.settles and loop.step_back():
                 options.say("a budget did not hold when the network was measured: finishing the next best architecture")
                 outcome = loop.run()
                 certificate = _hand_over(job, folder, outcome, options)
@@ -308,7 +308,7 @@ def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
     write_file(folder.path / "archive.jsonl", "".join(f"{line}\n" for line in lines).encode())
 
 
-def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> dict[str, Any]:
+def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> Certificate:
     """Writes the network, measures it against its budgets and writes the certificate."""
     options.watch.phase("certify")
     model = outcome.model.eval()
@@ -329,11 +329,11 @@ def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) 
             environment=environment(),
             checksums=file_checksums(files),
         )
-    folder.write_json("certificate.json", certificate)
+    folder.write_json("certificate.json", certificate.to_json())
     return certificate
 
 
-def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: dict[str, Any], options: Options) -> Result:
+def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: Certificate, options: Options) -> Result:
     """Judges the network on all validation and test data; the summary is written last."""
     model = outcome.model.eval()
     test = judge(model, job.task, job.test.evaluation()) if job.test is not None and options.judge else None
@@ -344,7 +344,7 @@ def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: dict[str
         recipe=job.recipe.name,
         seed=job.config.seed,
         architecture=tuple(edge.name for edge in outcome.architecture.live()),
-        budgets=tuple(_budget_result(entry) for entry in certificate["budgets"]),
+        budgets=tuple(_budget_result(entry) for entry in certificate.budgets),
         validation_accuracy=validation.metric,
         validation_mean_iou=validation.mean_iou,
         test_accuracy=test.metric if test else None,
@@ -360,14 +360,14 @@ def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: dict[str
     return Result(model, outcome.architecture, summary, certificate)
 
 
-def _budget_result(entry: Mapping[str, Any]) -> BudgetResult:
+def _budget_result(entry: BudgetEntry) -> BudgetResult:
     return BudgetResult(
-        cost=entry["cost"],
-        unit=entry["unit"],
-        maximum=entry["maximum"],
-        value=entry["measured"],
-        met=entry["holds"],
-        text=entry["text"],
+        cost=entry.cost,
+        unit=entry.unit,
+        maximum=entry.maximum,
+        value=entry.measured,
+        met=entry.holds,
+        text=entry.text,
     )
 
 

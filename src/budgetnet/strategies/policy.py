@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from budgetnet.budgets.budget import Budget, Multiplier, penalty
+from budgetnet.budgets.budget import Budget, penalty
+from budgetnet.budgets.multiplier import Multiplier
 from budgetnet.network.distribution import INITIAL_LOGIT, Draw, EdgeDistribution
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.strategies.estimators import batch_mean, leave_one_out, score_function_loss

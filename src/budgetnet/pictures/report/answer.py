@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from budgetnet.costs.units import COUNTS, show
 from budgetnet.naming.values import printable
 from budgetnet.pictures.report.limits import Limit
-from budgetnet.pictures.report.numbers import duration, mapping, percent, quantity
+from budgetnet.pictures.report.numbers import duration, percent, quantity
 from budgetnet.records.folder import RunFiles
 from budgetnet.records.results import Summary
 
@@ -96,19 +96,17 @@ def _state(run: RunFiles, limits: list[Limit]) -> str:
         return "damaged" if run.ended else "not finished"
     if not limits:
         return "baseline"
-    holds = mapping(run.certificate).get("holds")
-    if isinstance(holds, bool):
-        return "certificate holds" if holds else "certificate does not hold"
+    if run.certificate is not None:
+        return "certificate holds" if run.certificate.holds else "certificate does not hold"
     return f"budget{' ' if all(limit.met for limit in limits) else ' not '}met, no certificate"
 
 
 def _mood(run: RunFiles, limits: list[Limit]) -> str:
     if not run.finished or not limits:
         return OPEN
-    holds = mapping(run.certificate).get("holds")
-    if not all(limit.met for limit in limits) or holds is False:
+    if not all(limit.met for limit in limits) or (run.certificate is not None and not run.certificate.holds):
         return BAD
-    return GOOD if holds is True else OPEN
+    return OPEN if run.certificate is None else GOOD
 
 
 def _unfinished(run: RunFiles) -> str:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from budgetnet.budgets.budget import parse
+from budgetnet.budgets.certificate import BudgetEntry
 from budgetnet.costs import COSTS, Meter, bind, units
 from budgetnet.errors import UserError
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.pictures.report.numbers import mapping, number
+from budgetnet.pictures.report.numbers import number
 from budgetnet.records.folder import RunFiles
 
 COUNTED = ("macs", "params", "size", "steps")
@@ -33,12 +34,11 @@ class Limit:
 
 def limits(run: RunFiles, net: SuperNetwork | None) -> list[Limit]:
     """The budgets of a run, from its summary or, while there is none, from its configuration."""
-    certified = mapping(run.certificate).get("budgets")
-    proofs = {str(entry.get("cost")): entry for entry in map(mapping, _list(certified))}
+    proofs = {entry.cost: entry for entry in run.certificate.budgets} if run.certificate else {}
     entries: list[Mapping[str, Any]] = [vars(budget) for budget in run.summary.budgets] if run.summary else []
     if not entries:
         entries = [asked(str(text), net) for text in _list(run.settings.get("budgets"))]
-    return [_limit(entry, proofs.get(str(entry.get("cost")), {})) for entry in entries]
+    return [_limit(entry, proofs.get(str(entry.get("cost")))) for entry in entries]
 
 
 def asked(text: str, net: SuperNetwork | None) -> dict[str, Any]:
@@ -73,17 +73,16 @@ def meters(found: list[Limit], net: SuperNetwork) -> dict[str, Meter]:
     return ready
 
 
-def _limit(entry: Mapping[str, Any], proof: Mapping[str, Any]) -> Limit:
-    met, certified = entry.get("met"), proof.get("holds")
-    measured = number(proof.get("measured"))
+def _limit(entry: Mapping[str, Any], proof: BudgetEntry | None) -> Limit:
+    met = entry.get("met")
     return Limit(
         str(entry.get("cost", "")),
         str(entry.get("unit", "")),
         number(entry.get("maximum")),
-        number(entry.get("value")) if measured is None else measured,
+        number(entry.get("value")) if proof is None else proof.measured,
         met if isinstance(met, bool) else None,
-        certified if isinstance(certified, bool) else None,
-        mapping(proof.get("how")),
+        None if proof is None else proof.holds,
+        {} if proof is None else proof.how,
     )
 
 
