@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from budgetnet.errors import UserError
-from budgetnet.naming.values import Range, plain, printable, typed
+from budgetnet.naming.values import NoneIfNotFinite, Range, plain, printable, typed
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Outer:
     name: str
     count: int
     met: bool
-    score: float | None
+    score: Annotated[float | None, NoneIfNotFinite()]
+    limit: float | None
     inner: tuple[Inner, ...]
     phases: Mapping[str, float] = field(default_factory=dict)
     either: int | str = 0
@@ -33,7 +34,15 @@ class Outer:
     rest: Any = None
 
 
-GOOD = {"name": "a", "count": 3, "met": True, "score": 0.5, "inner": [{"share": 1}], "phases": {"search": 2}}
+GOOD = {
+    "name": "a",
+    "count": 3,
+    "met": True,
+    "score": 0.5,
+    "limit": None,
+    "inner": [{"share": 1}],
+    "phases": {"search": 2},
+}
 
 
 def made(**changes: Any) -> Outer:
@@ -42,7 +51,7 @@ def made(**changes: Any) -> Outer:
 
 def test_a_value_with_a_type_goes_to_json_and_back() -> None:
     value = made(rest={"free": [1]}, shape=[2, 3])
-    assert value == Outer("a", 3, True, 0.5, (Inner(1.0),), {"search": 2.0}, 0, 0.0, (2, 3), {"free": [1]})
+    assert value == Outer("a", 3, True, 0.5, None, (Inner(1.0),), {"search": 2.0}, 0, 0.0, (2, 3), {"free": [1]})
     assert typed(plain(value), Outer, "again") == value
     assert type(value.inner[0].share) is float, "a whole number is made a float where the type says so"
 
@@ -62,6 +71,7 @@ def test_unknown_keys_are_left_out_and_defaults_fill_in() -> None:
         ({"met": 1}, "met is a whole number, not true or false"),
         ({"score": "high"}, "score is a text, not a number"),
         ({"score": 10**400}, "score is inf, not a finite number"),
+        ({"limit": math.nan}, "limit is nan, not a finite number"),
         ({"inner": 1}, "inner is a whole number, not a list"),
         ({"inner": {}}, "inner is an object with fields, not a list"),
         ({"inner": [[]]}, "inner[0] is a list, not an object with fields"),

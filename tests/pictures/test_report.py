@@ -102,7 +102,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("runs") / "first")
 
 
-def change(path: Path, name: str, **values: Any) -> None:
+def change(path: Path, name: str, /, **values: Any) -> None:
     content = json.loads((path / name).read_text())
     (path / name).write_text(json.dumps({**content, **values}))
 
@@ -281,7 +281,7 @@ def test_several_runs_side_by_side(tmp_path: Path) -> None:
         (paths[2] / line).write_text("")
     page = Page(report(paths))
     assert "3 runs" in page.words
-    chart = page.data["charts"]["comparison-plane"]
+    chart = page.data["charts"]["comparison-plane-0"]
     points = chart["datasets"]["points"]
     assert {point["name"]: point["kind"] for point in points} == {
         "a": "found by search",
@@ -289,8 +289,23 @@ def test_several_runs_side_by_side(tmp_path: Path) -> None:
         "c": "baseline",
     }
     scores = {point["name"]: point["score"] for point in points}
-    assert scores == {"a": 0.853, "b": 0.863, "c": 0.873}
+    assert scores == {"a": 0.861, "b": 0.871, "c": 0.881}, "on validation data, whatever was tested"
+    assert {point["name"]: point["test"] for point in points} == {"a": "85.3 %", "b": "86.3 %", "c": "87.3 %"}
     assert set(page.data["sliders"]) == {"run-0", "run-1", "run-2"}
+
+
+def test_runs_on_different_data_are_not_on_one_front(tmp_path: Path) -> None:
+    paths = [make_run(tmp_path / name, seed=seed) for seed, name in enumerate(("a", "b", "c"))]
+    change(paths[0], "data.json", name="other data")
+    change(paths[2], "data.json", metric={"name": "error", "higher_is_better": False})
+    view = make_view([read_run(path) for path in paths], Networks())
+    assert [placed.chart.title for placed in view.comparison] == [
+        "Accuracy against macs on other data",
+        "Accuracy against macs on made-up",
+        "Error against macs on made-up",
+    ]
+    shown = [[point["name"] for point in placed.chart.spec["datasets"]["points"]] for placed in view.comparison]
+    assert shown == [["a"], ["b"], ["c"]]
 
 
 def test_equal_names_are_told_apart(tmp_path: Path) -> None:

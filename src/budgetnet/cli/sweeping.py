@@ -15,6 +15,7 @@ from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.cli.searching import Stop, minutes
 from budgetnet.costs.units import show
 from budgetnet.errors import UserError
+from budgetnet.naming.values import printable
 from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder
 from budgetnet.runs.config import from_toml
@@ -31,6 +32,9 @@ from budgetnet.runs.sweep import (
 )
 from budgetnet.runs.sweep.display import Display
 from budgetnet.runs.sweep.table import Row
+
+LONGEST_MESSAGE = 1000
+"""Characters of a message about a run that are printed."""
 
 
 def sweep(
@@ -117,7 +121,7 @@ def _report(swept: Swept, out: Path, as_json: bool) -> int:
         _print_rows(swept.table)
         click.echo(f"table: {out / 'table.csv'}; one page about all runs: budgetnet report {out}")
     for ending in swept.unwell:
-        click.echo(f"{ending.name} {ending.state}: {ending.message}", err=True)
+        click.echo(f"{ending.name} {ending.state}: {printable(ending.message, LONGEST_MESSAGE)}", err=True)
     return 1 if swept.unwell else 0
 
 

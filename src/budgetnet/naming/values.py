@@ -42,6 +42,11 @@ class Range:
         return self.low <= value <= self.high or (self.nan and math.isnan(value))
 
 
+@dataclass(frozen=True)
+class NoneIfNotFinite:
+    """Reads NaN and infinities as None: `Annotated[float | None, NoneIfNotFinite()]`, for scores of broken training."""
+
+
 class _Misfit(Exception):  # noqa: N818
     """The path of the field that is wrong, and what is wrong with it."""
 
@@ -62,8 +67,8 @@ def typed(value: Any, kind: type[T], where: str, remedy: str = REMEDY) -> T:
         remedy: What the user should do about a value that does not fit.
 
     Returns:
-        The value, with whole numbers made floats where the type asks for that. A number that is not finite becomes
-        None where the type allows None, and is refused elsewhere unless a `Range` includes it.
+        The value, with whole numbers made floats where the type asks for that. A number that is not finite is refused
+        unless a `Range` includes it, or `NoneIfNotFinite` makes it None.
 
     Raises:
         UserError: "summary.json: budgets[0].maximum is a text, not a number; restore the file or run again".
@@ -92,6 +97,8 @@ def printable(text: object, longest: int = LONGEST_SHOWN) -> str:
     Control characters, reversed reading directions and half surrogates become `�`; line breaks and tabs become spaces.
     """
     short = str(text)[: longest + 1]
+    if short.isprintable() and len(short) <= longest:
+        return short
     kept = "".join(_shown(character) for character in short)
     return kept if len(short) <= longest else f"{kept[: longest - 1]}…"
 
@@ -148,6 +155,8 @@ def _scalar(value: Any, kind: Any, path: str, limits: Range | None = None) -> An
 
 
 def _annotated(value: Any, arguments: tuple[Any, ...], path: str) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        value = None if any(isinstance(note, NoneIfNotFinite) for note in arguments[1:]) else value
     limits = next((note for note in arguments[1:] if isinstance(note, Range)), None)
     if limits is None or arguments[0] not in (int, float):
         return _made(value, arguments[0], path)
@@ -156,8 +165,7 @@ def _annotated(value: Any, arguments: tuple[Any, ...], path: str) -> Any:
 
 def _union(value: Any, arguments: tuple[Any, ...], path: str) -> Any:
     choices = [choice for choice in arguments if choice is not type(None)]
-    optional = len(choices) < len(arguments)
-    if optional and (value is None or (isinstance(value, float) and not math.isfinite(value))):
+    if value is None and len(choices) < len(arguments):
         return None
     misfits: list[_Misfit] = []
     for choice in choices:

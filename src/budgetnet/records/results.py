@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from budgetnet.naming.values import Range, plain, printable, typed
+from budgetnet.naming.values import NoneIfNotFinite, Range, plain, printable, typed
 
 LARGEST_SIDE = 2**24
 """Of an input, along one dimension: what is larger was not written by a run."""
 
 Measured = Annotated[float, Range(nan=True)]
 """What a cost of the user's returned: a value that is not a number meets no budget, but is still reported."""
+Score = Annotated[float | None, NoneIfNotFinite()]
+"""A score or a loss; None if it is not known or was not finite."""
 Positive = Annotated[float, Range(0, 1e300)]
 Count = Annotated[int, Range(0, 2**63 - 1)]
 Side = Annotated[int, Range(1, LARGEST_SIDE)]
@@ -72,14 +74,14 @@ class Summary:
     seed: Count
     architecture: tuple[str, ...]
     budgets: tuple[BudgetResult, ...]
-    validation_accuracy: float | None
-    test_accuracy: float | None
+    validation_accuracy: Score
+    test_accuracy: Score
     macs: Count
     params: Count
     seconds: Positive
     phases: Mapping[str, Positive]
-    validation_mean_iou: float | None = None
-    test_mean_iou: float | None = None
+    validation_mean_iou: Score = None
+    test_mean_iou: Score = None
 
     @property
     def met(self) -> bool:
@@ -195,8 +197,8 @@ class Candidate:
     epoch: int
     costs: Mapping[str, float]
     feasible: bool
-    validation_accuracy: float | None = None
-    validation_loss: float | None = None
+    validation_accuracy: Score = None
+    validation_loss: Score = None
 
     @staticmethod
     def from_json(value: Any, where: str) -> Candidate:

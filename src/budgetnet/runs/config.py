@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +12,14 @@ from typing import Any
 
 from budgetnet.errors import UserError
 from budgetnet.naming.files import read_toml
+from budgetnet.naming.values import printable, typed
 from budgetnet.records.folder import RunFolder
 from budgetnet.strategies.recipes import PER_EXAMPLE, Recipe, choose, fixed
 
 DEVICES = ("auto", "cpu", "cuda")
 MAX_SEED = 2**32 - 1
+MOST_THREADS = 1024
+"""More than any machine has cores: some thousands of threads end the process of torch without a message."""
 DEMO_EPOCHS = 8
 """For the embedded data: a result in about two minutes on two cores."""
 
@@ -48,8 +50,10 @@ class Config:
         _positive("batch-size", self.batch_size)
         _positive("threads", self.threads)
         _positive("max-time", self.max_time)
-        if self.penalty is not None and not self.penalty >= 0:
-            raise UserError(f"a penalty of {self.penalty} would reward cost; give 0 or more")
+        if self.penalty is not None and not 0 <= self.penalty < math.inf:
+            raise UserError(f"the penalty {self.penalty} is out of range; give a number from 0 on, such as 1")
+        if self.threads is not None and self.threads > MOST_THREADS:
+            raise UserError(f"{self.threads} threads are too many; give at most {MOST_THREADS}")
         if not 0 <= self.seed <= MAX_SEED:
             raise UserError(f"the seed {self.seed} is out of range; give a whole number from 0 to {MAX_SEED}")
         if self.device not in DEVICES:
@@ -86,15 +90,29 @@ class Config:
 
 
 def from_mapping(values: Mapping[str, Any], where: str) -> Config:
-    """A configuration from keys and values; unknown keys and wrong types are refused with the key."""
-    hints = typing.get_type_hints(Config)
+    """Makes a configuration from keys and values.
+
+    Args:
+        values: Fields of `Config`; `-` may stand for `_`, a single text for a list of one, `30m` for a time limit.
+        where: The file or the command that the values are from; it begins the message about one that is wrong.
+
+    Returns:
+        The configuration. An unknown key is refused, and so is a value of the wrong type.
+    """
+    known = [field.name for field in dataclasses.fields(Config)]
     arguments: dict[str, Any] = {}
     for key, value in values.items():
         name = key.replace("-", "_")
-        if name not in hints:
-            raise UserError(f"{where}: {key!r} is not a setting; use {', '.join(hints)}")
-        arguments[name] = _converted(value, hints[name], f"{where}: {key}", name)
-    return Config(**arguments)
+        if name not in known:
+            raise UserError(f"{where}: {printable(key, 40)!r} is not a setting; use {', '.join(known)}")
+        arguments[name] = _as_written(name, value)
+    return typed(arguments, Config, where, "correct it")
+
+
+def _as_written(name: str, value: Any) -> Any:
+    if isinstance(value, str) and name in ("budgets", "costs"):
+        return [value]
+    return duration(value) if isinstance(value, str) and name == "max_time" else value
 
 
 def of_run(folder: RunFolder) -> Config:
@@ -109,36 +127,12 @@ def from_toml(path: Path) -> dict[str, Any]:
 
 def duration(text: str) -> float:
     """`30m`, `1h30m`, `90s` in seconds."""
-    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip())
+    number = r"[0-9]+(?:\.[0-9]+)?"
+    match = re.fullmatch(rf"(?:({number})h)?(?:({number})m)?(?:({number})s?)?", text.strip())
     if match is None or not any(match.groups()):
-        raise UserError(f"{text!r} is not a duration; write it as 30m, 1h30m or 90s")
+        raise UserError(f"{printable(text, 40)!r} is not a duration; write it as 30m, 1h30m or 90s")
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds
-
-
-def _converted(value: Any, hint: Any, where: str, name: str) -> Any:
-    if name == "max_time" and isinstance(value, str):
-        return duration(value)
-    kinds = typing.get_args(hint) or (hint,)
-    if hint == tuple[str, ...]:
-        if isinstance(value, str):
-            return (value,)
-        if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
-            return tuple(value)
-    elif isinstance(value, bool) or not isinstance(value, tuple(kinds)):
-        if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
-    else:
-        return value
-    raise UserError(f"{where} cannot be {value!r}; it must be {_kind(hint)}")
-
-
-def _kind(hint: Any) -> str:
-    if hint == tuple[str, ...]:
-        return "a list of texts"
-    names = {int: "a whole number", float: "a number", str: "a text"}
-    kinds = typing.get_args(hint) or (hint,)
-    return " or ".join(names[kind] for kind in kinds if kind in names)
 
 
 def _positive(name: str, value: float | None) -> None:

@@ -168,7 +168,7 @@ def test_several_runs_and_a_killed_one(comparison: str, tab: MakeTab) -> None:
     page = seen.page
     assert seen.words("h1") == "3 runs"
     assert page.locator("tbody tr").count() >= 3
-    assert page.locator("#comparison-plane svg path").count() > 3
+    assert page.locator("#comparison-plane-0 svg path").count() > 3
     assert "The records end in phase" in seen.words("#run-2 .warning")
     page.get_by_role("link", name="killed").click()
     assert page.evaluate("location.hash") == "#run-2"

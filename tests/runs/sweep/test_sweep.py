@@ -4,6 +4,7 @@ import csv
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from budgetnet.runs.config import Config
 from budgetnet.runs.sweep import Ending, Order, Plan, make_plan, run_sweep
 from budgetnet.runs.sweep.display import Display, Follower
 from budgetnet.runs.sweep.engine import Asked
+from budgetnet.runs.sweep.plan import MOST_RUNS
+from budgetnet.runs.sweep.table import selected
 from tests.summaries import make_budget, make_summary
 
 
@@ -78,10 +81,18 @@ def test_tables_of_runs_start_from_the_other_settings_and_a_run_is_there_once() 
         ({}, "no budgets"),
         ({"budgets": ["macs<=4%"], "colour": 1}, "'colour' is not a setting"),
         ({"budgets": ["macs<=4%"], "seed": 1}, "'seed' is not a setting"),
-        ({"budgets": ["macs<=4%"], "seeds": ["a"]}, "seed cannot be 'a'"),
+        ({"budgets": ["macs<=4%"], "seeds": ["a"]}, "seed is a text, not a whole number"),
         ({"budgets": ["macs<=4%"], "penalties": "0.1:10"}, "0.1:10"),
         ({"budgets": ["macs<=4%"], "penalties": "0:10:3"}, "0:10:3"),
         ({"budgets": ["macs<=4%"], "penalties": ["much"]}, "'much'"),
+        ({"budgets": ["macs<=4%"], "penalties": "1:2:²"}, "1:2:²"),
+        ({"budgets": ["macs<=4%"], "penalties": "0.1:10:999999999"}, "2 to 1000 values"),
+        ({"budgets": ["macs<=4%"], "penalties": "1e-300:1e300:3"}, "must rise"),
+        ({"budgets": ["macs<=4%"], "penalties": "1:inf:3"}, "must rise"),
+        ({"budgets": ["macs<=4%"], "penalties": "nan:1:3"}, "must rise"),
+        ({"budgets": ["macs<=4%"], "penalties": ["inf"]}, "penalty is inf"),
+        ({"budgets": ["macs<=4%"], "penalties": [10**400]}, "is not a number"),
+        ({"budgets": ["macs<=4%"], "seeds": list(range(MOST_RUNS + 1))}, "more than 10000 runs"),
         ({"budgets": ["macs<=4%"], "penalties": [-1]}, "-1"),
         ({"budgets": [3]}, "budgets cannot hold 3"),
         ({"architectures": [3]}, "architectures cannot hold 3"),
@@ -163,6 +174,25 @@ def test_the_front_of_each_method_is_tested_and_nothing_else_but_baselines(tmp_p
     assert {row["run"] for row in swept.table if row["test"] is not None} == chosen | baselines
     assert [(ending.name, ending.message) for ending in swept.unwell] == [(list(PLAN)[2], "by design")]
     assert len(told) == len(PLAN) + 2
+
+
+def test_runs_with_other_data_or_metrics_are_on_fronts_of_their_own(tmp_path: Path) -> None:
+    plan = plan_of(budgets=["macs<=1", "macs<=2", "macs<=3", "macs<=4"])
+    table = [
+        {"run": name, "state": "finished", "cost": "macs", "value": value, "validation": score}
+        | {"metric": metric, "higher_is_better": metric != "error"}
+        for name, (value, score, metric) in zip(
+            plan,
+            [(1.0, 0.5, "accuracy"), (2.0, 0.4, "accuracy"), (2.0, 0.4, "error"), (1.0, 0.5, "error")],
+            strict=True,
+        )
+    ]
+    names = list(plan)
+    assert selected(plan, table) == {names[0], names[2], names[3]}, "a lower error is better"
+    other = {**plan, names[1]: replace(plan[names[1]], data="cifar10")}
+    assert selected(other, table) == set(names), "what is alone on its data is on its front"
+    table[0]["validation"] = None
+    assert selected(plan, table) == set(names[1:]), "a run without a score is on none"
 
 
 def test_a_run_that_ends_later_can_take_a_place_on_the_front(tmp_path: Path) -> None:

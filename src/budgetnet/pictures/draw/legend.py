@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from markupsafe import escape
-
 from budgetnet.pictures.draw.picture import Picture
+from budgetnet.pictures.draw.text import escaped
 from budgetnet.pictures.draw.theme import ramp
 
 LINE_HEIGHT = 24.0
@@ -25,7 +24,7 @@ def legend(picture: Picture, width: float) -> tuple[str, float]:
             x, y = 14.0, y + LINE_HEIGHT
         parts.append(
             f'<g transform="translate({x:g} {y:g})">{swatch}'
-            f'<text class="caption" x="{SWATCH + 8:g}" y="4">{escape(text)}</text></g>'
+            f'<text class="caption" x="{SWATCH + 8:g}" y="4">{escaped(text)}</text></g>'
         )
         x += room
     return "".join(parts), y + 18

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from markupsafe import escape
-
 from budgetnet.errors import UserError
 from budgetnet.naming.files import refuse_replacing, write_file
 from budgetnet.pictures.draw.paint import svg
 from budgetnet.pictures.draw.picture import Picture, describe
+from budgetnet.pictures.draw.text import escaped
 
 FORMATS = (".svg", ".png", ".html")
 PIXELS = 2.0
@@ -38,7 +37,7 @@ def render(picture: Picture, suffix: str, theme: str = "auto") -> bytes:
 def page(picture: Picture, text: str, theme: str) -> str:
     """A self-contained page around a picture; it may ask the network for nothing."""
     scheme = "light dark" if theme == "auto" else theme
-    title = escape(picture.title or describe(picture))
+    title = escaped(picture.title or describe(picture))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"

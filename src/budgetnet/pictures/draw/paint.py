@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from budgetnet.costs.units import show
 from budgetnet.pictures.draw.geometry import Point, arrow, path
 from budgetnet.pictures.draw.layout import RADIUS, Node
 from budgetnet.pictures.draw.legend import legend
 from budgetnet.pictures.draw.picture import Picture, describe
+from budgetnet.pictures.draw.text import escaped
 from budgetnet.pictures.draw.theme import ramp, stylesheet
 
 TITLE_HEIGHT = 58.0
@@ -26,14 +27,14 @@ def svg(picture: Picture, theme: str = "auto", style: bool = True) -> str:
     key, _ = legend(picture, width)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="bn" role="img" viewBox="0 0 {width:g} {height:g}" '
-        f'width="{width:g}" height="{height:g}" aria-label="{escape(describe(picture))}">',
+        f'width="{width:g}" height="{height:g}" aria-label="{escaped(describe(picture))}">',
         f"<style>{stylesheet(theme)}</style>" if style else "",
         f'<rect class="page" width="{width:g}" height="{height:g}"/>',
-        f'<text class="title" x="14" y="28">{escape(picture.title)}</text>' if picture.title else "",
-        f'<text class="caption" x="14" y="47">{escape(describe(picture))}</text>' if picture.title else "",
+        f'<text class="title" x="14" y="28">{escaped(picture.title)}</text>' if picture.title else "",
+        f'<text class="caption" x="14" y="47">{escaped(describe(picture))}</text>' if picture.title else "",
         f'<g transform="translate(0 {head:g})">',
         *(
-            f'<text class="caption" x="{c.at.x:g}" y="{c.at.y:g}" text-anchor="{c.anchor}">{escape(c.text)}</text>'
+            f'<text class="caption" x="{c.at.x:g}" y="{c.at.y:g}" text-anchor="{c.anchor}">{escaped(c.text)}</text>'
             for c in place.captions
         ),
         *_edges(picture),
@@ -77,7 +78,7 @@ def _edge(picture: Picture, i: int, width: float, block: int | None) -> str:
     kept = edges[i].name in live
     alone = kept and block is not None and edges[block].name not in live
     classes = f"edge {route.kind}{'' if kept else ' dropped'}{' alone' if alone else ''}"
-    attributes = "".join(f' data-{key}="{escape(value)}"' for key, value in _edge_data(picture, i, block).items())
+    attributes = "".join(f' data-{key}="{escaped(value)}"' for key, value in _edge_data(picture, i, block).items())
     if picture.probabilities is not None:
         attributes += f' opacity="{0.3 + 0.7 * picture.probabilities[i]:.2f}"'
     tick = picture.ticks.edges[i] if picture.ticks else 0
@@ -121,7 +122,7 @@ def edge_title(picture: Picture, i: int) -> Markup:
         lines.append(f"probability: {picture.probabilities[i]:.3g}")
     if picture.ticks and picture.ticks.edges[i]:
         lines.append(f"tick {picture.ticks.edges[i]} of {picture.ticks.total}")
-    return escape("\n".join(lines))
+    return escaped("\n".join(lines))
 
 
 def _tick_paint(picture: Picture, tick: int) -> tuple[str, str]:
@@ -150,10 +151,10 @@ def _nodes(picture: Picture) -> Iterator[str]:
         paint = _tick_paint(picture, tick)[0] if tick else ""
         shape = "×".join(map(str, shapes[i]))
         yield (
-            f'<g class="node{"" if name in alive else " dead"}" data-node="{i}"><title>{escape(name)}\n{shape}</title>'
+            f'<g class="node{"" if name in alive else " dead"}" data-node="{i}"><title>{escaped(name)}\n{shape}</title>'
             f'<rect x="{node.at.x - node.half_width:g}" y="{node.at.y - RADIUS:g}" width="{2 * node.half_width:g}" '
             f'height="{2 * RADIUS:g}" rx="{RADIUS:g}"{paint}/>'
-            f'<text class="label" x="{node.at.x:g}" y="{node.at.y + 3.7:g}">{escape(node.label)}</text></g>'
+            f'<text class="label" x="{node.at.x:g}" y="{node.at.y + 3.7:g}">{escaped(node.label)}</text></g>'
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from budgetnet.errors import UserError
+from budgetnet.naming.values import printable
 from budgetnet.pictures.draw.output import vl_convert
 from budgetnet.pictures.draw.theme import DARK, FONT, LIGHT, Theme
 from budgetnet.pictures.report.numbers import quantity
@@ -114,8 +115,13 @@ def _phase_marks(phases: list[Row]) -> list[Any]:
     return [rules.encode(x="start:Q"), names.encode(x="start:Q", y=alt.value(-5), text="phase:N")]
 
 
-def plane(points: list[Row], front: list[Row], marks: list[Row], cost: str, unit: str, score: str) -> Spec:
-    """Accuracy against cost. `points` have cost, score, kind and name; `marks` are named costs (budget, networks)."""
+def plane(
+    points: list[Row], front: list[Row], marks: list[Row], cost: str, unit: str, score: str, tested: bool = False
+) -> Spec:
+    """Accuracy against cost. `points` have cost, score, kind and name; `marks` are named costs (budget, networks).
+
+    With `tested`, the score on test data, a text under `test`, is told beside that of a point.
+    """
     alt = altair()
     x = alt.X("cost:Q", title=cost, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format="~s", tickCount=7))
     y = alt.Y("score:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format="~%", tickCount=6))
@@ -126,6 +132,7 @@ def plane(points: list[Row], front: list[Row], marks: list[Row], cost: str, unit
         alt.Tooltip("kind:N", title="what"),
         alt.Tooltip("shown:N", title=cost),
         alt.Tooltip("score:Q", format=".2%", title=score),
+        *([alt.Tooltip("test:N", title="on test data")] if tested else []),
     ]
     for row in points:
         row["shown"] = quantity(row["cost"], unit)
@@ -194,9 +201,19 @@ def _spec(chart: Any, height: int, **rows: list[Row]) -> Spec:
     spec: Spec = chart.properties(width="container", height=height).to_dict(validate=False)
     spec.pop("config", None)
     spec["datasets"] = {**spec.get("datasets", {}), **{name: table for name, table in rows.items() if table}}
+    spec = cleaned(spec)
     spec["autosize"] = {"type": "fit", "contains": "padding"}
     spec["padding"] = {"left": 4, "right": 12, "top": TOP_PADDING, "bottom": 4}
     return spec
+
+
+def cleaned(value: Any) -> Any:
+    """A specification without control characters: some of them make the chart library end the process."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {key: cleaned(item) for key, item in value.items()}
+    return [cleaned(item) for item in value] if isinstance(value, list) else value
 
 
 def config(theme: Theme) -> Spec:
@@ -219,9 +236,9 @@ def config(theme: Theme) -> Spec:
 
 def static(spec: Spec, width: int) -> str:
     """The light chart as a data URI for readers without scripts."""
-    still = {**spec, "width": width}
+    still = {**cleaned(spec), "width": width}
     if "layer" in spec:
-        still["layer"] = [layer for layer in spec["layer"] if layer.get("name") != HOVER]
+        still["layer"] = [layer for layer in still["layer"] if layer.get("name") != HOVER]
     svg = vl_convert().vegalite_to_svg(still, config=config(LIGHT))
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 

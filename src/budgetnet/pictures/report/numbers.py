@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +11,9 @@ from budgetnet.costs.units import COUNTS, show
 
 def number(value: Any) -> float | None:
     """A finite number, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         return None
-    return float(value) if math.isfinite(value) else None
+    return float(value)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from budgetnet.naming.files import refuse_replacing, write_file
+from budgetnet.naming.values import printable
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw.output import vl_convert
 from budgetnet.pictures.draw.theme import stylesheet
@@ -26,6 +27,8 @@ from budgetnet.records.folder import read_run
 
 STATIC_WIDTH = {False: 480, True: 980}
 POLL_SECONDS = 2.0
+LONGEST_TEXT = 2**24
+"""Characters of one text on the page; pictures are texts there, as data URIs."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +111,18 @@ def _asset(name: str) -> str:
     return (files("budgetnet.pictures.report") / "assets" / name).read_text(encoding="utf-8")
 
 
+def _finalized(value: Any) -> Any:
+    """What a template shows: text of others without control characters; `Markup`, which is ours, stays."""
+    return printable(value, LONGEST_TEXT) if type(value) is str else value
+
+
 @cache
 def _environment() -> Environment:
     return Environment(
         loader=PackageLoader("budgetnet.pictures.report"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_finalized,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -9,7 +9,7 @@ from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.pareto import front
 from budgetnet.pictures.report.charts import Chart, plane
 from budgetnet.pictures.report.limits import Limit
-from budgetnet.pictures.report.numbers import number, quantity
+from budgetnet.pictures.report.numbers import number, percent, quantity
 from budgetnet.pictures.report.series import Row, thin
 from budgetnet.records.folder import RunFiles
 from budgetnet.records.results import Candidate
@@ -79,28 +79,45 @@ def _near(marks: list[Row], points: Sequence[Row]) -> list[Row]:
     return [mark for mark in marks if mark["kind"] == "budget" or low - room <= mark["cost"] <= high + room]
 
 
-def runs_plane(runs: Sequence[RunFiles], names: Sequence[str], cost: str, unit: str) -> Chart | None:
-    """The results of several runs; fixed architectures are baselines, the front is of all."""
-    rows = [row for run, name in zip(runs, names, strict=True) if (row := _finished(run, name, cost))]
-    if not rows:
-        return None
-    rows.sort(key=lambda row: row["kind"] != "found by search")
-    edge = [rows[i] for i in front([(row["cost"], row["score"]) for row in rows])]
-    tested = all(row["tested"] for row in rows)
-    score = "test accuracy" if tested else "validation accuracy"
-    caption = "Every finished run; the line is the Pareto front."
-    line = [{"cost": row["cost"], "score": row["score"]} for row in edge]
-    return Chart(f"Accuracy against {cost}", caption, plane(rows, line, [], cost, unit, score), wide=True)
+def runs_planes(runs: Sequence[RunFiles], names: Sequence[str], cost: str, unit: str) -> Iterator[Chart]:
+    """The results of several runs, a chart for each data set and metric: other scores cannot be compared.
+
+    Fixed architectures are baselines. The front is of validation scores, since test scores must choose nothing; they
+    are shown beside them.
+    """
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for run, name in zip(runs, names, strict=True):
+        row = _finished(run, name, cost)
+        if row:
+            groups.setdefault(judged_on(run), []).append(row)
+    for (data, metric), rows in groups.items():
+        rows.sort(key=lambda row: row["kind"] != "found by search")
+        sign = -1.0 if lower_is_better(runs, (data, metric)) else 1.0
+        edge = [rows[i] for i in front([(row["cost"], sign * row["score"]) for row in rows])]
+        line = [{"cost": row["cost"], "score": row["score"]} for row in edge]
+        caption = "Every finished run; the line is the Pareto front of the validation scores."
+        where = f" on {data}" if len(groups) > 1 else ""
+        spec = plane(rows, line, [], cost, unit, f"validation {metric}", tested=True)
+        yield Chart(f"{metric.capitalize()} against {cost}{where}", caption, spec, wide=True)
+
+
+def judged_on(run: RunFiles) -> tuple[str, str]:
+    """The data and the metric of a run's scores; only scores with the same ones can be compared."""
+    written = run.settings.get("data")
+    data = run.data.name if run.data else written if isinstance(written, str) else ""
+    return data, run.data.metric.name if run.data else "accuracy"
+
+
+def lower_is_better(runs: Sequence[RunFiles], judged: tuple[str, str]) -> bool:
+    """Whether the metric of these runs is an error."""
+    return any(run.data and not run.data.metric.higher_is_better for run in runs if judged_on(run) == judged)
 
 
 def _finished(run: RunFiles, name: str, cost: str) -> Row | None:
     summary = run.summary
     price = number(summary.cost(cost)) if summary else None
-    if summary is None or price is None:
-        return None
-    tested = summary.test_accuracy is not None
-    score = summary.test_accuracy if tested else summary.validation_accuracy
-    if score is None:
+    if summary is None or price is None or summary.validation_accuracy is None:
         return None
     kind = "found by search" if run.searched else "baseline"
-    return {"cost": price, "score": score, "kind": kind, "name": name, "weight": 130, "strength": 1, "tested": tested}
+    row = {"cost": price, "score": summary.validation_accuracy, "kind": kind, "name": name}
+    return {**row, "weight": 130, "strength": 1, "test": percent(summary.test_accuracy)}

@@ -18,7 +18,7 @@ from budgetnet.pictures.report.gallery import Gallery, gallery
 from budgetnet.pictures.report.limits import Limit, limits, meters
 from budgetnet.pictures.report.networks import Networks
 from budgetnet.pictures.report.numbers import percent
-from budgetnet.pictures.report.planes import archive_planes, runs_plane
+from budgetnet.pictures.report.planes import archive_planes, runs_planes
 from budgetnet.pictures.report.series import timeline
 from budgetnet.records.folder import RunFiles
 
@@ -108,10 +108,10 @@ def make_view(runs: Sequence[RunFiles], networks: Networks) -> View:
     if len(runs) == 1:
         return View(f"{names[0]} – budgetnet", views)
     cost, unit = _common_cost(runs)
-    chart = runs_plane(runs, names, cost, unit)
+    planes = _place("comparison-plane", runs_planes(runs, names, cost, unit))
     lines = [_line(run, view, cost, unit) for run, view in zip(runs, views, strict=True)]
     title = f"{len(runs)} runs – budgetnet"
-    return View(title, views, lines, cost, [Placed("comparison-plane", chart)] if chart else [])
+    return View(title, views, lines, cost, planes)
 
 
 def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int) -> RunView:

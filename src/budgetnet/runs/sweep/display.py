@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
+from budgetnet.naming.values import printable
+from budgetnet.pictures.report.numbers import number
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.records import Record
 from budgetnet.runs.sweep.engine import FINISHED, Ending
@@ -21,6 +25,8 @@ REFRESH = 2.0
 """A second."""
 SHOWN = 12
 """Runs at a time."""
+LONGEST = 1000
+"""Characters of a message that are printed."""
 SILENT_SECONDS = 600.0
 """Records that have not grown for so long are of a run that waits for its turn."""
 
@@ -43,8 +49,9 @@ class Follower:
     def follow(self) -> None:
         """Reads what is new. A resumed run begins again at its checkpoint, in a shorter file."""
         try:
-            size = self._path.stat().st_size
-            with self._path.open("rb") as file:
+            size = self._path.lstat().st_size
+            handle = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(handle, "rb") as file:
                 file.seek(self._position if size >= self._position else 0)
                 lines = file.read().splitlines(keepends=True)
                 self._position = file.tell() - (len(lines[-1]) if lines and not lines[-1].endswith(b"\n") else 0)
@@ -61,8 +68,9 @@ class Follower:
             return
         self.last = record
         if record.kind == "phase":
-            self._total = float(record.values.get("steps") or 0)
-        self.validation = record.values.get("validation_accuracy", self.validation)
+            self._total = number(record.values.get("steps")) or 0.0
+        found = number(record.values.get("validation_accuracy"))
+        self.validation = self.validation if found is None else found
 
     def active(self) -> bool:
         """Whether the run seems to be going on."""
@@ -100,7 +108,7 @@ class Display:
         # The records have looks at a part of the validation data; the summary has all of it.
         found = folder.summary().validation_accuracy if folder.finished else follower.validation
         score = "" if found is None else f", validation {found:.1%}"
-        what = ending.message or f"{ending.state}{score}"
+        what = printable(ending.message or f"{ending.state}{score}", LONGEST)
         self._console.print(f"{self._done}/{self._total} {ending.name}: {what}", markup=False, soft_wrap=True)
 
     def _render(self) -> Table:
@@ -113,7 +121,8 @@ class Display:
         for name, follower in running[:SHOWN]:
             score = "" if follower.validation is None else f"validation {follower.validation:.1%}"
             phase = follower.last.phase if follower.last else ""
-            table.add_row(name, ProgressBar(1.0, follower.share, width=16), f"{phase} {follower.share:.0%}", score)
+            state = Text(f"{printable(phase, 24)} {follower.share:.0%}")
+            table.add_row(Text(name), ProgressBar(1.0, follower.share, width=16), state, score)
         unwell = f", {self._unwell} not" if self._unwell else ""
         table.add_row(f"{self._done} of {self._total} runs finished{unwell}")
         return table

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from budgetnet.errors import UserError
+from budgetnet.naming.values import printable
 from budgetnet.runs.config import Config, from_mapping
 from budgetnet.spaces import SPACES
 
@@ -30,6 +31,10 @@ SETTINGS = (*AXES, *SHARED)
 AND = " & "
 """Between budgets that a run must meet together."""
 LONGEST = 80
+"""Characters of a part of a run's name, which is the name of a folder."""
+MOST_PENALTIES = 1000
+MOST_RUNS = 10_000
+"""A plan of more runs is a slip of the keyboard: nobody waits for it."""
 
 
 def make_plan(settings: Mapping[str, Any], where: str) -> Plan:
@@ -37,11 +42,13 @@ def make_plan(settings: Mapping[str, Any], where: str) -> Plan:
     base = {name: value for name, value in settings.items() if name != "runs"}
     tables = settings.get("runs", [{}])
     if not isinstance(tables, list) or not tables or not all(isinstance(table, Mapping) for table in tables):
-        raise UserError(f"{where}: runs cannot be {tables!r}; write each one as a table under [[runs]]")
+        raise UserError(f"{where}: runs cannot be {printable(tables, 60)}; write each one as a table under [[runs]]")
     plan: Plan = {}
     known: set[Config] = set()
     for table in tables:
         for name, config in _grid({**_known(base, where), **_known(table, where)}, where):
+            if len(plan) >= MOST_RUNS:
+                raise UserError(f"{where}: the sweep has more than {MOST_RUNS} runs; give fewer values")
             if config not in known:
                 plan[_free(name, plan)] = config
                 known.add(config)
@@ -102,20 +109,23 @@ def _penalties(entries: Sequence[Any], where: str) -> list[float]:
 def _range(text: str, where: str) -> list[float]:
     """`0.1:10:5` is five values from 0.1 to 10, equally spaced in their logarithm, to four digits."""
     parts = text.split(":")
-    if len(parts) != 3 or not parts[2].strip().isdigit() or int(parts[2]) < 2:
-        raise UserError(f"{where}: the penalties {text!r} are no range; write first:last:count, such as 0.1:10:5")
+    if len(parts) != 3 or not re.fullmatch(r"\s*[0-9]{1,4}\s*", parts[2]) or not 2 <= int(parts[2]) <= MOST_PENALTIES:
+        raise UserError(
+            f"{where}: the penalties {printable(text, 60)!r} are no range of 2 to {MOST_PENALTIES} values; write "
+            "first:last:count, such as 0.1:10:5"
+        )
     first, last, count = _number(parts[0], where), _number(parts[1], where), int(parts[2])
-    if not 0 < first < last < math.inf:
-        raise UserError(f"{where}: the penalties {text!r} must rise from above zero; write them as 0.1:10:5")
+    if not 0 < first < last < math.inf or not math.isfinite(last / first):
+        raise UserError(f"{where}: the penalties {printable(text, 40)!r} must rise from above zero, as 0.1:10:5 do")
     return [float(f"{first * (last / first) ** (i / (count - 1)):.4g}") for i in range(count)]
 
 
 def _number(value: Any, where: str) -> float:
     try:
         return float("" if isinstance(value, bool) else value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UserError(
-            f"{where}: the penalty {value!r} is not a number; write it as 0.1, or a range 0.1:10:5"
+            f"{where}: the penalty {printable(value, 40)!r} is not a number; write it as 0.1, or a range 0.1:10:5"
         ) from None
 
 

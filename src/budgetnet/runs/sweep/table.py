@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from typing import Any, Literal
 
 from budgetnet.naming.files import write_file
 from budgetnet.naming.values import typed
-from budgetnet.pictures.pareto import front
+from budgetnet.pictures.pareto import Point, front
 from budgetnet.records.folder import RunFolder
+from budgetnet.records.results import Metric
 from budgetnet.runs.config import Config
 from budgetnet.runs.sweep.engine import FINISHED, INTERRUPTED
 from budgetnet.runs.sweep.plan import AND, Plan
@@ -39,16 +41,22 @@ def rows(plan: Plan, out: Path) -> list[Row]:
 def selected(plan: Plan, table: Sequence[Row]) -> set[str]:
     """The runs on the front of (cost, validation score), as in the paper: one front for each method.
 
-    A method is a space with a recipe, on some data and under some cost: that of a run's first budget. Fixed
-    architectures take no part, and test scores are not looked at.
+    A method is a space with a recipe, on some data, judged by some metric, under some cost: that of a run's first
+    budget. Fixed architectures take no part, and test scores are not looked at.
     """
     methods: dict[tuple[str, ...], list[Row]] = {}
     for row in table:
         config = plan[row["run"]]
         if _searched(config) and row["state"] == FINISHED:
-            methods.setdefault((config.space, config.data, config.recipe, row["cost"]), []).append(row)
-    points = {key: [(row["value"], row["validation"]) for row in members] for key, members in methods.items()}
-    return {methods[key][i]["run"] for key, known in points.items() for i in front(known)}
+            method = (config.space, config.data, row["metric"], config.recipe, row["cost"])
+            methods.setdefault(method, []).append(row)
+    return {members[i]["run"] for members in methods.values() for i in front([_point(row) for row in members])}
+
+
+def _point(row: Row) -> Point:
+    """A run without a validation score is on no front."""
+    score = math.nan if row["validation"] is None else row["validation"]
+    return row["value"], score if row["higher_is_better"] else -score
 
 
 def _searched(config: Config) -> bool:
@@ -58,6 +66,7 @@ def _searched(config: Config) -> bool:
 def _row(name: str, config: Config, folder: RunFolder) -> Row:
     summary = folder.summary() if folder.finished else None
     failure = _failure(folder) if summary is None else None
+    metric = folder.data().metric if summary and os.path.lexists(folder.path / "data.json") else Metric()
     limits = summary.budgets if summary else ()
     first = limits[0] if limits else None
     return {
@@ -77,6 +86,8 @@ def _row(name: str, config: Config, folder: RunFolder) -> Row:
         "costs": {limit.cost: limit.value for limit in limits},
         "macs": summary.macs if summary else None,
         "params": summary.params if summary else None,
+        "metric": metric.name,
+        "higher_is_better": metric.higher_is_better,
         "validation": summary.validation_accuracy if summary else None,
         "test": summary.test_accuracy if summary else None,
         "seconds": summary.seconds if summary else None,
