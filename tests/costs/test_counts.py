@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from budgetnet.costs import macs, params, size
+from budgetnet.costs import count, macs, params, size
 from budgetnet.costs.counts import AdditiveCost
 from budgetnet.errors import UserError
 from budgetnet.network.extract import extract
@@ -255,3 +255,43 @@ def test_shares_of_a_chain_add_up() -> None:
     assert macs(net)(graph.full) == 4 * 9
     assert params(net)(graph.full) == 4 * 12
     assert size(net)(graph.full) == 4 * 48
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_any_module_is_counted_as_an_architecture_is(name: str) -> None:
+    net = small_space(name)
+    for architecture in (net.graph.full, *net.named.values()):
+        network = extract(net, architecture).train()
+        found = count(network, torch.zeros(3, *net.input_shape))
+        assert (found.macs, found.params, found.uncounted) == (macs(net)(architecture), params(net)(architecture), ())
+        assert network.training
+
+
+class Attentive(nn.Module):
+    """Two inputs, tied weights, a residual sum, a matrix product and an operation that nobody counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = self.two = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        query, key = self.one(x), self.two(x)
+        weights = (query @ key.transpose(1, 2)).erfinv() * mask
+        return x + weights.softmax(-1) @ x
+
+
+def test_products_and_sums_of_a_users_model_are_counted_and_the_rest_is_named() -> None:
+    model, x, mask = Attentive(), torch.rand(4, 5, 8), torch.ones(4, 5, 5)
+    with FlopCounterMode(display=False) as flops:
+        model(x, mask)
+    for call in ((x, mask), {"x": x, "mask": mask}):
+        found = count(model, call)
+        assert found.macs == flops.get_total_flops() / 2 / 4 + 5 * 8
+        assert found.params == 8 * 8 + 8
+        assert "aten.erfinv" in found.uncounted
+
+
+def test_a_model_that_cannot_be_counted_is_one_sentence() -> None:
+    for call in (torch.zeros(2, 3), torch.zeros(0, 8), (), torch.zeros(())):
+        with pytest.raises(UserError, match="example inputs"):
+            count(nn.Linear(8, 8), call)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from budgetnet.costs.base import Cost, FunctionCost
-    from budgetnet.costs.counts import AdditiveCost, macs, params, size
+    from budgetnet.costs.counts import AdditiveCost, Count, count, macs, params, size
     from budgetnet.costs.evidence import Evidence
     from budgetnet.costs.files import file_size
     from budgetnet.costs.latency.cost import latency, latency_p95
@@ -28,11 +28,13 @@ __all__ = [
     "Cost",
     "CostFactory",
     "CostKind",
+    "Count",
     "Evidence",
     "FunctionCost",
     "Meter",
     "Steps",
     "bind",
+    "count",
     "file_size",
     "latency",
     "latency_p95",
@@ -47,6 +49,8 @@ __all__ = [
 _MODULES = {
     "COSTS": "named",
     "AdditiveCost": "counts",
+    "Count": "counts",
+    "count": "counts",
     "Cost": "base",
     "CostFactory": "named",
     "CostKind": "named",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from torch.utils.flop_counter import flop_registry
 
 from budgetnet.costs.base import Cost
 from budgetnet.errors import UserError
+from budgetnet.export.reasons import reason
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.supernet import SuperNetwork, example, on_meta
 
@@ -37,6 +38,10 @@ empty empty_like new_empty zeros new_zeros zeros_like full
 """
 FREE = frozenset(_FREE.split())
 """Operations that macs does not charge: batch norm, activations, pooling, resizing, and moving data about."""
+
+
+SUMS = frozenset(("add", "add_"))
+"""Operations that add up two values: one multiply-add for each number, if the values have equal shapes."""
 
 
 @dataclass(eq=False)
@@ -120,6 +125,53 @@ def _macs_of(network: fx.GraphModule, shape: tuple[int, ...], dtype: torch.dtype
     return _Counter().count(network, shape, dtype) + additions.total
 
 
+@dataclass(frozen=True)
+class Count:
+    """What `count` found.
+
+    Attributes:
+        macs: Multiply-adds of one example: convolutions, matrix products and sums of two values of equal shape.
+        params: Numbers in the parameters, each counted once.
+        uncounted: Operations that are neither counted nor known to be free, by name.
+    """
+
+    macs: float
+    params: int
+    uncounted: tuple[str, ...]
+
+
+def count(model: nn.Module, example_inputs: Any) -> Count:
+    """Counts the multiply-adds and parameters of any module by running it once, in eval mode.
+
+    Args:
+        model: Any module; it is left as it was.
+        example_inputs: A tensor, a tuple of positional arguments, or a mapping of named ones. The first dimension of
+            the first tensor among them is the batch, by which the multiply-adds are divided.
+
+    Returns:
+        The counts, and the operations that were not counted.
+    """
+    named = dict(example_inputs) if isinstance(example_inputs, Mapping) else {}
+    inputs = () if named else example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    tensors = [value for value in (*inputs, *named.values()) if isinstance(value, Tensor) and value.dim()]
+    if not tensors or not len(tensors[0]):
+        raise UserError("count needs example inputs with a tensor whose first dimension is a batch of 1 or more")
+    counter, training = _Counter(sums=True), [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with torch.no_grad(), counter:
+            model(*inputs, **named)
+    except Exception as error:  # a user's model may raise anything
+        raise UserError(
+            f"the model cannot be run on the example inputs: {reason(error)}; correct one of them"
+        ) from error
+    finally:
+        for module in training:
+            module.training = True
+    params = sum(parameter.numel() for parameter in model.parameters())
+    return Count(counter.total / len(tensors[0]), params, counter.uncounted)
+
+
 class _Additions(fx.Interpreter):
     """Counts the numbers that the sums between modules give for one example."""
 
@@ -131,6 +183,10 @@ class _Additions(fx.Interpreter):
         return output
 
 
+def _alike(one: Any, other: Any) -> bool:
+    return isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape
+
+
 def _pixels(shape: tuple[int, ...]) -> int:
     return math.prod(shape[1:])
 
@@ -138,8 +194,10 @@ def _pixels(shape: tuple[int, ...]) -> int:
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not type it
     """Counts the multiply-adds of what runs inside it, and notes the operations that are neither counted nor free."""
 
-    def __init__(self) -> None:
+    def __init__(self, sums: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.sums = sums
+        """Whether sums of two values of equal shape are counted; costs of edges count those at nodes instead."""
         self.total = 0.0
         self.unknown: dict[str, None] = {}
 
@@ -161,7 +219,11 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
             output = func(*args, **kwargs)
             self.total += flop_registry[packet](*args, **kwargs, out_val=output) / 2
             return output
-        if func.name().removeprefix("aten::").partition(".")[0] in FREE:
+        name = func.name().removeprefix("aten::").partition(".")[0]
+        if name in FREE:
+            return func(*args, **kwargs)
+        if self.sums and name in SUMS and _alike(*args[:2]):
+            self.total += args[0].numel()
             return func(*args, **kwargs)
         with self:
             parts = func.decompose(*args, **kwargs)

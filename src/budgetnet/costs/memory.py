@@ -25,7 +25,8 @@ from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.latency.timing import torch_threads
 from budgetnet.errors import UserError
 from budgetnet.export.pieces import signature
-from budgetnet.network.extract import extract, in_place
+from budgetnet.network.executor.sums import add_up, writes_into_input
+from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork, rewritable
 
@@ -151,11 +152,10 @@ class PeakMemory(Cost):
             kept = [edge for edge in incoming if live[edge]]
             terms = [call(found.edges[edge], values[graph.sources[edge]]) for edge in kept]
             if terms:
-                total, fresh = terms[0], found.own[kept[0]]
-                if len(terms) > 1 and found.own[kept[1]] and not fresh:
-                    total, terms[1], fresh = terms[1], total, True
-                for term in terms[1:]:
-                    total, fresh = call(IN_PLACE if fresh else found.additions[node], total, term), True
+                order, written, fresh = add_up([found.own[edge] for edge in kept])
+                total = terms[order[0]]
+                for term in order[1:]:
+                    total, written = call(IN_PLACE if written else found.additions[node], total, terms[term]), True
                 values[node] = call(IN_PLACE if fresh and found.relu[node] else found.activations[node], total)
                 state += found.activations[node].state + sum(found.edges[edge].state for edge in kept)
         call(found.head, values[-1])
@@ -217,7 +217,7 @@ def _footprints(net: SuperNetwork, batch: int) -> _Footprints:
         tuple(size(shape, dtype) for shape, dtype in zip(shapes.nodes, shapes.dtypes, strict=True)),
         of(net.head, "head", shapes.nodes[-1], shapes.dtypes[-1]),
         tuple(rewritable(module) for module in net.edge_modules),
-        tuple(in_place(module, fresh=True) is not module for module in net.activations),
+        tuple(writes_into_input(module) for module in net.activations),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from torch import fx, nn
 
 from budgetnet.errors import UserError
+from budgetnet.network.executor.sums import add_up, in_place
 from budgetnet.network.graph import Architecture
 from budgetnet.network.slices import Region, attribute
 from budgetnet.network.supernet import SuperNetwork, rewritable
@@ -60,11 +61,6 @@ def extract(net: SuperNetwork, architecture: Architecture) -> fx.GraphModule:
     return module.train(net.training)
 
 
-def in_place(activation: nn.Module, fresh: bool) -> nn.Module:
-    """The activation of a sum: one that writes into it, where there is such a one and the sum is nobody else's."""
-    return nn.ReLU(inplace=True) if fresh and type(activation) is nn.ReLU else activation
-
-
 class _Builder:
     def __init__(self) -> None:
         self.graph = fx.Graph()
@@ -87,12 +83,11 @@ class _Builder:
 
     def sum(self, terms: Sequence[fx.Node], own: Sequence[bool]) -> fx.Node:
         """The sum of terms, as the super network adds them: into one that is nobody else's, if there is one."""
-        total, rest, fresh = terms[0], list(terms[1:]), own[0]
-        if rest and own[1] and not fresh:
-            total, rest[0], fresh = rest[0], total, True
-        for term in rest:
-            total = self.graph.call_function(operator.iadd if fresh else operator.add, (total, term))
-            fresh = True
+        order, written, _ = add_up(own)
+        total = terms[order[0]]
+        for term in order[1:]:
+            total = self.graph.call_function(operator.iadd if written else operator.add, (total, terms[term]))
+            written = True
         return total
 
     def call(self, name: str, module: nn.Module, value: fx.Node) -> fx.Node:

@@ -20,6 +20,7 @@ from torch.func import functional_call
 from budgetnet.errors import UserError
 from budgetnet.network.executor.plan import Plan, Run, make_plan
 from budgetnet.network.executor.rows import Rows, gather, lent, spread
+from budgetnet.network.executor.sums import add_up, writes_into_input
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.inputs import Inputs, InputSpec, Prelude
 from budgetnet.network.slices import Region
@@ -89,7 +90,7 @@ class SuperNetwork(nn.Module):
             terms = [self._run(run, values, sides) for run in step.runs]
             own = [rewritable(self.edge_modules[run.operation]) for run in step.runs]
             total = gather(terms, [run.place for run in step.runs], step.rows, step.gap, own)
-            fresh = len(terms) > 1 or own[0] or step.runs[0].place is not None
+            fresh = add_up(own).fresh or step.runs[0].place is not None
             del terms
             values.put(step.node, _activate(self.activations[step.node], total, fresh))
             values.drop(step.free)
@@ -202,7 +203,7 @@ def _take(value: Tensor, rows: Rows) -> Tensor:
 
 def _activate(module: nn.Module, total: Tensor, fresh: bool) -> Tensor:
     """The activation of a sum; in place if the sum is a tensor of its own."""
-    return total.relu_() if fresh and type(module) is nn.ReLU else call(module, total)
+    return total.relu_() if fresh and writes_into_input(module) else call(module, total)
 
 
 def call(module: nn.Module, x: Tensor, *sides: Tensor, **options: Any) -> Tensor:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from budgetnet.network.executor.sums import add_up
+
 Rows = slice | Tensor | None
 """Which rows of a tensor: all (None), neighbours (a slice, no copy), or any (an index)."""
 
@@ -32,10 +34,10 @@ def gather(
     if len(terms) == 1 and places[0] is None:
         return terms[0]
     if all(place is None for place in places):
-        own = own or [False] * len(terms)
-        total = _plus(terms[1], terms[0], own[1]) if own[1] and not own[0] else _plus(terms[0], terms[1], own[0])
-        for term in terms[2:]:
-            total = _plus(total, term, own=True)
+        order, in_place, _ = add_up(own or [False] * len(terms))
+        total = terms[order[0]]
+        for term in order[1:]:
+            total, in_place = _plus(total, terms[term], in_place), True
         return total
     return cast(Tensor, _Gather.apply(rows, tuple(places), gap, *terms))  # type: ignore[no-untyped-call]
 
