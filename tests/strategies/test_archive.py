@@ -8,7 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from budgetnet.network.extract import extract
-from budgetnet.training.tasks import Task, cross_entropy
+from budgetnet.training.metrics import cross_entropy
+from budgetnet.training.tasks import Task
 from tests.small_runs import make_loop, short
 
 

@@ -22,7 +22,8 @@ from budgetnet.network.supernet import SuperNetwork
 from budgetnet.strategies.loop import PHASES, Loop
 from budgetnet.strategies.recipes import CHOICES, PER_EXAMPLE, Recipe, fixed, paper
 from budgetnet.training.evaluation import evaluate, recalibrate
-from budgetnet.training.tasks import Task, cross_entropy
+from budgetnet.training.metrics import cross_entropy
+from budgetnet.training.tasks import Task
 from tests.random_graphs import small_space
 from tests.small_runs import Kept, make_loop, mlp, short, vectors, weight_of
 

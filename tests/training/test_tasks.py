@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from budgetnet.errors import UserError
-from budgetnet.training.tasks import Score, Task, accuracy, confusion, cross_entropy
+from budgetnet.training.metrics import METRICS, Metric, accuracy, confusion, cross_entropy
+from budgetnet.training.tasks import Score, Task
 
 OUTPUTS = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.tensor([0, 1, 2, 0, 1, 2, 0])
@@ -130,3 +131,98 @@ def test_a_metric_may_count_in_any_kind_of_number(kind: Callable[[Tensor], Tenso
     assert task.mean_metric(OUTPUTS, TARGETS) == pytest.approx(expected)
     assert task.score(OUTPUTS, TARGETS).metric == pytest.approx(expected)
     assert Task(metric=lambda outputs, targets: 0.25).score(OUTPUTS, TARGETS).metric == 0.25  # type: ignore[arg-type, return-value]
+
+
+VALUES = torch.randn(30, 2, generator=torch.Generator().manual_seed(2))
+WANTED = VALUES + 0.3 * torch.randn(30, 2, generator=torch.Generator().manual_seed(3))
+
+
+def test_named_regression_losses_and_metrics() -> None:
+    got, wanted = VALUES.double().numpy(), WANTED.double().numpy()
+    expected = {
+        "mse": ((got - wanted) ** 2).mean(),
+        "mae": np.abs(got - wanted).mean(),
+        "r2": np.mean(1 - ((got - wanted) ** 2).sum(0) / ((wanted - wanted.mean(0)) ** 2).sum(0)),
+    }
+    for name, value in expected.items():
+        task = Task.of("mse", name)
+        parts = zip(VALUES.split([7, 20, 3]), WANTED.split([7, 20, 3]), strict=True)
+        score = functools.reduce(operator.add, (task.score(*part) for part in parts))
+        assert score.metric == pytest.approx(value, rel=1e-5), name
+        assert score.loss == pytest.approx(expected["mse"], rel=1e-5)
+    assert Task.of("mae").group_losses(VALUES, WANTED, 3).tolist() == pytest.approx(
+        [np.abs(got - wanted)[i : i + 10].mean() for i in (0, 10, 20)], rel=1e-5
+    )
+
+
+def test_a_column_of_outputs_is_compared_with_its_own_targets() -> None:
+    task = Task.of("mse")
+    assert task.score(VALUES[:, :1], WANTED[:, 0]).loss == pytest.approx(float((VALUES - WANTED)[:, 0].square().mean()))
+    with pytest.raises(UserError, match="gives 2 values for an example, its targets have 1"):
+        task.score(VALUES, WANTED[:, 0])
+
+
+def test_named_binary_and_top5() -> None:
+    truth = WANTED > 0
+    chance = 1 / (1 + np.exp(-VALUES.double().numpy()))
+    expected = -np.where(truth.numpy(), np.log(chance), np.log(1 - chance)).mean()
+    for targets in (truth, truth.long(), truth.float()):
+        score = Task.of("bce").score(VALUES, targets)
+        assert score.loss == pytest.approx(expected, rel=1e-5)
+        assert score.metric == pytest.approx(((VALUES.numpy() > 0) == truth.numpy()).mean())
+    outputs = torch.randn(40, 9, generator=torch.Generator().manual_seed(4))
+    labels = torch.arange(40) % 9
+    right = [int(label) in np.argsort(-row)[:5] for row, label in zip(outputs.numpy(), labels, strict=True)]
+    assert Task.of(metric="top5").score(outputs, labels).metric == pytest.approx(np.mean(right))
+
+
+def test_mean_iou_as_the_metric_is_that_of_all_pixels() -> None:
+    task = Task.of(metric="mean_iou")
+    scores = [task.score(MAPS[i : i + 1], LABELS[i : i + 1]) for i in range(4)]
+    whole = functools.reduce(operator.add, scores)
+    assert whole.metric == pytest.approx(whole.mean_iou) == pytest.approx(Task().score(MAPS, LABELS).mean_iou)
+
+
+def test_the_metric_follows_from_the_loss_unless_it_is_given() -> None:
+    def own(outputs: Tensor, targets: Tensor) -> Tensor:
+        return outputs[:, 0]
+
+    def names(*arguments: object) -> tuple[str, bool]:
+        metric = Task.of(*arguments).metric  # type: ignore[arg-type]
+        return metric.name, metric.higher_is_better
+
+    assert names() == ("accuracy", True)
+    assert names("mse") == ("r2", True)
+    assert names("mae") == ("mae", False)
+    assert names("bce") == ("binary_accuracy", True)
+    assert names(own) == ("loss", False)
+    assert names(None, own) == ("own", True)
+    assert names("mse", Metric("share", own, format=".1%")) == ("share", True)
+    assert all(name == metric.name for name, metric in METRICS.items())
+
+
+def test_a_forward_pass_of_the_users_own() -> None:
+    net = torch.nn.Linear(3, 2)
+    task = Task(forward=lambda model, batch: model(batch["x"]) * batch["scale"][:, None])
+    inputs = {"x": torch.randn(5, 3), "scale": torch.arange(5.0)}
+    torch.testing.assert_close(task.outputs(net, inputs), net(inputs["x"]) * torch.arange(5.0)[:, None])
+    with pytest.raises(UserError, match=r"forward\(\) gave \(2,\) for 5 examples"):
+        Task(forward=lambda model, batch: model(batch["x"])[0]).outputs(net, inputs)
+
+
+BAD = {
+    "unknown loss": (lambda: Task.of("hinge"), "no loss named 'hinge'"),
+    "unknown metric": (lambda: Task.of(None, "f1"), "no metric named 'f1'"),
+    "a number": (lambda: Task.of(3), "the loss is int"),  # type: ignore[arg-type]
+    "a number as metric": (lambda: Task.of(None, 3), "the metric is int"),  # type: ignore[arg-type]
+    "a vector too short": (lambda: Task(lambda o, t: o[:3, 0]).score(OUTPUTS, TARGETS), r"\(3,\) for 7 examples"),
+    "a text": (lambda: Task(metric=lambda o, t: "good").score(OUTPUTS, TARGETS), "gave a str"),  # type: ignore[arg-type]
+    "shapes that do not fit": (lambda: Task(lambda o, t: o - t[:, None, None]).group_losses(OUTPUTS, TARGETS, 2), "7"),
+    "an error": (lambda: Task(lambda o, t: o["x"]).group_losses(OUTPUTS, TARGETS, 2), "the loss failed on outputs"),
+}
+
+
+@pytest.mark.parametrize(("mistake", "words"), BAD.values(), ids=BAD)
+def test_mistakes_in_losses_and_metrics_are_said(mistake: Callable[[], object], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        mistake()

@@ -52,7 +52,8 @@ from budgetnet.strategies.policy import initial_logits
 from budgetnet.strategies.recipes import Recipe
 from budgetnet.training import checkpoint
 from budgetnet.training.evaluation import judge
-from budgetnet.training.tasks import Measure, Score, Task
+from budgetnet.training.metrics import Measure, Metric, cross_entropy
+from budgetnet.training.tasks import Score, Task
 
 UNUSED = 0.10
 """A run that leaves more of a budget than this says so."""
@@ -429,8 +430,8 @@ def search(
     test: Any = None,
     *,
     budgets: str | Sequence[BudgetLike],
-    loss: Measure | None = None,
-    metric: Measure | None = None,
+    loss: str | Measure | None = None,
+    metric: str | Metric | Measure | None = None,
     out: str | Path | None = None,
     recipe: str | Recipe = "fast",
     augmentation: Any = None,
@@ -465,9 +466,9 @@ def search(
     ]
     assert feeds[0] is not None
     assert feeds[1] is not None
+    task = Task.of(loss, metric)
     for feed in feeds:
-        check_examples(net, feed, classes=net.shapes.output[0] if loss is None else None)
-    task = Task(loss or Task.loss, metric or Task.metric)
+        check_examples(net, feed, classes=net.shapes.output[0] if task.loss is cross_entropy else None)
     about = DataDescription(OWN, OWN, (), tuple(net.input_shape), "none")
     parsed = parse_all(budgets, net, example=next(feeds[1].evaluation())[0])
     job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about)

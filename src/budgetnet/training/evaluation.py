@@ -38,7 +38,9 @@ def judge(model: nn.Module, task: Task, batches: Iterator[Batch]) -> Score:
     """The score of a network in eval mode on all batches together."""
     model.eval()
     with torch.no_grad():
-        return functools.reduce(operator.add, (task.score(model(inputs), targets) for inputs, targets in batches))
+        return functools.reduce(
+            operator.add, (task.score(task.outputs(model, inputs), targets) for inputs, targets in batches)
+        )
 
 
 def evaluate(model: nn.Module, task: Task, batches: Iterator[Batch]) -> tuple[float, float]:

@@ -1,60 +1,33 @@
-"""Losses and metrics: a value per example where there is one, so that every group of a batch has its own mean."""
+"""What a network is trained for: its forward pass, the loss of every group of a batch, and scores that add up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
+from torch import Tensor, nn
 
-from budgetnet.data import IGNORE
+from budgetnet.data.nested import Nested, rows, select
 from budgetnet.errors import UserError
 from budgetnet.network.executor.plan import group_of_rows
+from budgetnet.network.supernet import SuperNetwork, call
+from budgetnet.training.metrics import (
+    METRICS,
+    Measure,
+    Metric,
+    confusion,
+    cross_entropy,
+    labelled,
+    loss_named,
+    mean_iou,
+    metric_named,
+)
 
-Measure = Callable[[Tensor, Tensor], Tensor]
-"""Outputs and targets to a value per example, or to one value for all of them."""
-
-
-def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Per example; the mean over the labelled pixels of a segmentation."""
-    losses = F.cross_entropy(outputs, targets, reduction="none", ignore_index=IGNORE)
-    return losses if losses.dim() == 1 else losses.flatten(1).sum(1) / _labelled(targets).sum(1).clamp_min(1)
-
-
-def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Whether each example is right; the share of right labelled pixels of a segmentation."""
-    right = (outputs.argmax(1) == targets).float()
-    if right.dim() == 1:
-        return right
-    labelled = _labelled(targets)
-    return (right.flatten(1) * labelled).sum(1) / labelled.sum(1).clamp_min(1)
-
-
-def _labelled(targets: Tensor) -> Tensor:
-    return (targets != IGNORE).flatten(1)
-
-
-def is_label_map(outputs: Tensor, targets: Tensor) -> bool:
-    """Whether outputs are scores N×classes×H×W of pixels and targets their class numbers N×H×W."""
-    return outputs.dim() == 4 and targets.dim() == 3 and not targets.is_floating_point()
-
-
-def confusion(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Labelled pixels counted by their true class (row) and the predicted one (column)."""
-    classes = outputs.shape[1]
-    labelled = targets != IGNORE
-    pairs = targets[labelled] * classes + outputs.argmax(1)[labelled]
-    return torch.bincount(pairs, minlength=classes**2).view(classes, classes).cpu()
-
-
-def mean_iou(counts: Tensor) -> float:
-    """Intersection over union, averaged over the classes that occur in truth or prediction; 0 where none does."""
-    right = counts.diagonal().double()
-    union = counts.sum(0) + counts.sum(1) - right
-    present = union > 0
-    return float((right[present] / union[present]).mean()) if bool(present.any()) else 0.0
+Forward = Callable[[Callable[..., Any], Nested], Tensor]
+"""A user's own forward pass: a model to call, and the inputs of a batch, to outputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +39,15 @@ class Score:
     """
 
     loss_sum: float
-    metric_sum: float
+    metric_sum: Tensor
     weight: float
     counts: Tensor | None = None
+    finish: Callable[[Tensor], float] | None = None
 
     def __add__(self, other: Score) -> Score:
         counts = None if self.counts is None or other.counts is None else self.counts + other.counts
         sums = self.loss_sum + other.loss_sum, self.metric_sum + other.metric_sum
-        return Score(*sums, self.weight + other.weight, counts)
+        return Score(*sums, self.weight + other.weight, counts, self.finish)
 
     @property
     def loss(self) -> float:
@@ -82,8 +56,8 @@ class Score:
 
     @property
     def metric(self) -> float:
-        """The mean metric."""
-        return self.metric_sum / max(self.weight, 1.0)
+        """The metric of all examples."""
+        return float(self.metric_sum) / max(self.weight, 1.0) if self.finish is None else self.finish(self.metric_sum)
 
     @property
     def mean_iou(self) -> float | None:
@@ -93,51 +67,118 @@ class Score:
 
 @dataclass(frozen=True)
 class Task:
-    """What is minimised, and what is reported (higher is better)."""
+    """What is minimised, and what is reported.
+
+    Args:
+        loss: Outputs and targets to a value per example, or to one mean.
+        metric: What is reported.
+        forward: Runs a model on the inputs of a batch, where calling it with them does not fit.
+    """
 
     loss: Measure = cross_entropy
-    metric: Measure = accuracy
+    metric: Metric = field(default=METRICS["accuracy"])
+    forward: Forward | None = None
 
-    def group_losses(self, outputs: Tensor, targets: Tensor, groups: int) -> Tensor:
+    def __post_init__(self) -> None:
+        given: Any = self.metric  # a plain function is a metric, too
+        object.__setattr__(self, "metric", metric_named(given, self.loss))
+
+    @classmethod
+    def of(
+        cls,
+        loss: str | Measure | None = None,
+        metric: str | Metric | Measure | None = None,
+        forward: Forward | None = None,
+    ) -> Task:
+        """A task from names or functions; what is not given follows from the rest."""
+        chosen = loss_named(loss)
+        return cls(chosen, metric_named(metric, chosen), forward)
+
+    def outputs(self, module: nn.Module, inputs: Nested, gates: Tensor | None = None) -> Tensor:
+        """The forward pass of a network, or of a super network under these gates."""
+        if self.forward is not None:
+            model = module if gates is None else functools.partial(module, gates=gates)
+            return _checked_outputs(self.forward(model, inputs), inputs)
+        if isinstance(module, SuperNetwork):
+            return cast(Tensor, module(inputs, gates))
+        if isinstance(inputs, Tensor):
+            return call(module, inputs)
+        return cast(Tensor, module(**inputs) if isinstance(inputs, Mapping) else module(*inputs))
+
+    def group_losses(self, outputs: Tensor, targets: Nested, groups: int) -> Tensor:
         """The mean loss of each group of neighbouring examples."""
-        losses = _tensor(self.loss(outputs, targets), "loss")
+        losses = _measured(self.loss, "loss", outputs, targets)
         if outputs.requires_grad and not losses.requires_grad:
             raise UserError("the loss has no gradient to learn by; compute it from the outputs with torch alone")
-        if losses.dim() == 1 and len(losses) == len(outputs):
+        if losses.dim() == 1:
             return group_means(losses, group_of_rows(len(losses), groups), groups)
-        if losses.dim() != 0:
-            raise UserError(
-                f"the loss gave a tensor of shape {tuple(losses.shape)} for {len(outputs)} examples; "
-                "return a value per example, or one mean"
-            )
         if groups == 1:
             return losses[None]
-        parts = zip(outputs.tensor_split(groups), targets.tensor_split(groups), strict=True)
-        return torch.stack([self.loss(output, target) for output, target in parts])
+        parts = group_of_rows(len(outputs), groups)
+        return torch.stack([self._part_loss(outputs, targets, parts == group) for group in range(groups)])
 
-    def mean_metric(self, outputs: Tensor, targets: Tensor) -> float:
+    def _part_loss(self, outputs: Tensor, targets: Nested, chosen: Tensor) -> Tensor:
+        rows = chosen.nonzero()[:, 0]
+        part = slice(int(rows[0]), int(rows[-1]) + 1)
+        return _measured(self.loss, "loss", outputs[part], select(targets, part))
+
+    def mean_metric(self, outputs: Tensor, targets: Nested) -> float:
         """Of a batch."""
-        return float(_tensor(self.metric(outputs, targets), "metric").mean())
+        values = _measured(self.metric.function, self.metric.name, outputs, targets, self.metric.finish is None)
+        return float(values.mean()) if self.metric.finish is None else self.metric.finish(values)
 
-    def score(self, outputs: Tensor, targets: Tensor) -> Score:
+    def score(self, outputs: Tensor, targets: Nested) -> Score:
         """What these outputs are worth. Label maps weigh as many as they have labelled pixels, other examples one."""
         maps = is_label_map(outputs, targets)
-        weights = _labelled(targets).sum(1).double() if maps else torch.ones(len(outputs), device=outputs.device)
+        weights = labelled(targets).sum(1).double() if maps else torch.ones(len(outputs), device=outputs.device)
+        finish = self.metric.finish
+        values = _measured(self.metric.function, self.metric.name, outputs, targets, finish is None)
         return Score(
-            _weighted(_tensor(self.loss(outputs, targets), "loss"), weights),
-            _weighted(_tensor(self.metric(outputs, targets), "metric"), weights),
+            _weighted(_measured(self.loss, "loss", outputs, targets), weights),
+            torch.tensor(_weighted(values, weights)) if finish is None else values,
             float(weights.sum()),
             confusion(outputs, targets) if maps else None,
+            finish,
         )
 
 
-def _tensor(value: object, what: str) -> Tensor:
-    """What a function of a user's gave, as numbers that have a mean."""
+def is_label_map(outputs: Tensor, targets: Nested) -> bool:
+    """Whether outputs are scores N×classes×H×W of pixels and targets their class numbers N×H×W."""
+    if not isinstance(targets, Tensor):
+        return False
+    return outputs.dim() == 4 and targets.dim() == 3 and not targets.is_floating_point()
+
+
+def _measured(function: Measure, what: str, outputs: Tensor, targets: Nested, by_example: bool = True) -> Tensor:
+    """What a loss or metric gives: a value per example, or one; statistics of any shape if not `by_example`."""
+    try:
+        value: object = function(outputs, targets)
+    except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
+        if isinstance(error, UserError):
+            raise
+        shapes = tuple(outputs.shape), tuple(targets.shape) if isinstance(targets, Tensor) else type(targets).__name__
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(
+            f"the {what} failed on outputs of shape {shapes[0]} and targets of shape {shapes[1]} ({reason}); "
+            "make the network's output and the targets fit it"
+        ) from error
     if isinstance(value, int | float):
         value = torch.tensor(value)
     if not isinstance(value, Tensor):
         raise UserError(f"the {what} gave a {type(value).__name__}; return a tensor: a value per example, or one mean")
-    return value if value.is_floating_point() else value.float()
+    if by_example and value.dim() and tuple(value.shape) != (len(outputs),):
+        raise UserError(
+            f"the {what} gave a tensor of shape {tuple(value.shape)} for {len(outputs)} examples; "
+            "return a value per example, or one mean"
+        )
+    return value if value.is_floating_point() or not by_example else value.float()
+
+
+def _checked_outputs(outputs: object, inputs: Nested) -> Tensor:
+    if not isinstance(outputs, Tensor) or outputs.dim() == 0 or len(outputs) != rows(inputs):
+        shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise UserError(f"forward() gave {shape} for {rows(inputs)} examples; return one tensor with a row per example")
+    return outputs
 
 
 def _weighted(values: Tensor, weights: Tensor) -> float:
