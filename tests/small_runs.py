@@ -21,6 +21,7 @@ from budgetnet.budgets.budget import BudgetLike, parse_all
 from budgetnet.budgets.feasibility import check, profile
 from budgetnet.cli import main
 from budgetnet.data.feeds import SplitFeed, make_feed
+from budgetnet.naming import own_names
 from budgetnet.network.graph import Architecture, Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.records import TIME_FIELDS, Record
@@ -76,7 +77,12 @@ def make_loop(
     """The loop of a search on 160 vectors, checked as a run does it."""
     net = net or mlp()
     recipe = recipe or short()
-    parsed = parse_all(budgets, net, example=torch.zeros(2, *net.input_shape))
+    parsed = parse_all(
+        budgets,
+        net,
+        example=torch.zeros(2, *net.input_shape),
+        own=own_names(*(text for text in budgets if isinstance(text, str))),
+    )
     fallback = check(profile(parsed, seed), seed)
     train = make_feed(vectors(160), recipe.batch_size, seed)
     validation = SplitFeed(make_feed(vectors(64, 1), 64, seed).split, 64, seed)  # type: ignore[attr-defined]

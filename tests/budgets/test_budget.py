@@ -6,6 +6,7 @@ import torch
 from budgetnet.budgets.budget import parse, parse_all, penalty, proven_within, within_all
 from budgetnet.costs import macs, params, size, steps
 from budgetnet.errors import UserError
+from budgetnet.naming import own_names
 from budgetnet.network.supernet import SuperNetwork
 from tests import small_runs
 from tests.random_graphs import every_gate_row
@@ -37,7 +38,7 @@ def net() -> SuperNetwork:
     ],
 )
 def test_what_is_written_is_what_is_meant(net: SuperNetwork, text: str, name: str, maximum: float) -> None:
-    budget = parse(text, net)
+    budget = parse(text, net, own=own_names(text))
     assert budget.name == name
     assert budget.maximum == pytest.approx(maximum, rel=1e-12)
     assert budget.text == text
@@ -52,7 +53,7 @@ def test_a_share_is_of_the_full_network(net: SuperNetwork) -> None:
 
 
 def test_a_cost_of_ones_own_by_its_short_name_and_as_a_pair(net: SuperNetwork) -> None:
-    short = parse("joules<=3J", net, {"joules": "tests.small_runs:joules"})
+    short = parse("joules<=3J", net, {"joules": "tests.small_runs:joules"}, own=["tests.small_runs:joules"])
     assert (short.maximum, short.meter.unit) == (3.0, "J")
     pair = parse((small_runs.joules, 3), net)
     assert (pair.name, pair.maximum, pair.meter.unit) == ("joules", 3.0, "J")
@@ -101,7 +102,7 @@ def test_a_cost_of_ones_own_by_its_short_name_and_as_a_pair(net: SuperNetwork) -
 )
 def test_a_bad_budget_is_refused_with_what_was_written(net: SuperNetwork, text: str, said: str) -> None:
     with pytest.raises(UserError) as error:
-        parse(text, net)
+        parse(text, net, own=own_names(text))
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -11,6 +11,7 @@ from budgetnet.budgets.budget import parse_all
 from budgetnet.budgets.feasibility import ENUMERABLE, check, expected, minimise, profile, random_paths, smallest
 from budgetnet.costs import bind
 from budgetnet.errors import UserError
+from budgetnet.naming import own_names
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Graph
 from budgetnet.network.supernet import SuperNetwork
@@ -20,7 +21,7 @@ from tests.small_runs import mlp
 
 def brute_force(net: SuperNetwork, cost: str) -> float:
     """The least cost of any connected subset of the edges, one by one."""
-    function = bind(cost, net).cost
+    function = bind(cost, net, own=own_names(cost)).cost
     kept = (net.graph.architecture(row) for row in every_gate_row(net.graph))
     return min(float(function(a.live())) for a in kept if live_names(a))
 
@@ -79,14 +80,14 @@ def test_random_paths_are_paths_and_differ() -> None:
 def test_a_refusal_names_the_smallest_reachable_cost(cost: str) -> None:
     net = mlp()
     least = brute_force(net, cost)
-    (row,) = profile(parse_all([(cost, least * 0.999)], net))
+    (row,) = profile(parse_all([(cost, least * 0.999)], net, own=own_names(cost)))
     assert not row.satisfiable
     assert row.smallest == least
     with pytest.raises(UserError) as error:
         check([row])
     assert f"the smallest connected architecture of this space costs {row.budget.show(least)}" in str(error.value)
     assert row.budget.show(row.full) in str(error.value)
-    (row,) = profile(parse_all([(cost, least)], net))
+    (row,) = profile(parse_all([(cost, least)], net, own=own_names(cost)))
     assert row.satisfiable
     assert row.budget.meter(check([row])) == least
 

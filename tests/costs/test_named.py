@@ -99,7 +99,7 @@ def test_a_users_cost_is_named_by_its_module(tmp_path: Path, monkeypatch: pytest
     text = "def energy(net, volts: float = 1.0):\n    return lambda arch: volts * len(arch)\nenergy.unit = 'J'\n"
     (tmp_path / "own_cost_for_a_test.py").write_text(text)
     monkeypatch.chdir(tmp_path)
-    meter = bind("own_cost_for_a_test:energy(volts=2.5)", network())
+    meter = bind("own_cost_for_a_test:energy(volts=2.5)", network(), own=["own_cost_for_a_test:energy"])
     assert (meter.name, meter.unit) == ("own_cost_for_a_test:energy(volts=2.5)", "J")
     assert meter(GRAPH.full) == 7.5
 

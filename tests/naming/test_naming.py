@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from budgetnet.errors import UserError
-from budgetnet.naming import convert, keyword_arguments, load_object, split_name
+from budgetnet.naming import convert, keyword_arguments, load_object, own_names, split_name
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_name_is_parted_from_its_options(text: str, expected: tuple[str, str])
 
 def test_a_users_object_is_found_in_the_current_folder_and_the_path_is_put_back(user_module: str) -> None:
     before = list(sys.path)
-    assert load_object(f"{user_module}:thing", "a cost", [])(None) == 42
+    assert load_object(f"{user_module}:thing", "a cost", [], own_names(f"{user_module}:thing"))(None) == 42
     assert sys.path == before
 
 
@@ -60,7 +60,7 @@ def test_a_users_object_is_found_in_the_current_folder_and_the_path_is_put_back(
 def test_an_object_that_cannot_be_loaded_is_refused(user_module: str, name: str, words: list[str]) -> None:
     before = list(sys.path)
     with pytest.raises(UserError) as error:
-        load_object(name, "a cost", ["macs", "steps"])
+        load_object(name, "a cost", ["macs", "steps"], own=[name])
     assert all(word in str(error.value) for word in words)
     assert sys.path == before
 

@@ -8,6 +8,7 @@ import pytest
 from torch import nn
 
 from budgetnet.errors import UserError
+from budgetnet.naming import own_names
 from budgetnet.network.graph import Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import SPACES, build
@@ -47,10 +48,10 @@ def test_a_space_is_built_again_from_its_own_name(name: str) -> None:
 def test_a_users_builder_is_named_by_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_space_for_a_test.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    net = build("own_space_for_a_test:build:depth=5", input_shape=(9, 9), classes=6)
+    net = build("own_space_for_a_test:build:depth=5", input_shape=(9, 9), classes=6, own=["own_space_for_a_test:build"])
     assert (len(net.graph.edges), net.shapes.output) == (5, (6,))
     with pytest.raises(UserError, match="gave a int, not a SuperNetwork"):
-        build("own_space_for_a_test:wrong")
+        build("own_space_for_a_test:wrong", own=["own_space_for_a_test:wrong"])
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_a_users_builder_is_named_by_its_module(tmp_path: Path, monkeypatch: pyt
 )
 def test_a_space_that_does_not_exist_or_fit_is_refused(text: str, words: list[str]) -> None:
     with pytest.raises(UserError) as error:
-        build(text)
+        build(text, own=own_names(text))
     assert all(word in str(error.value) for word in words), str(error.value)
 
 

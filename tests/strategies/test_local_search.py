@@ -9,6 +9,7 @@ from torch import Tensor
 
 from budgetnet.budgets.budget import Budget, parse_all, within_all
 from budgetnet.budgets.feasibility import check, profile
+from budgetnet.naming import own_names
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.strategies.local_search import Settler, affordable, samples, settle
@@ -21,7 +22,7 @@ BUDGETS = (["macs<=30%"], ["steps(2)<=70%"], ["macs<=60%", "params<=50%"], ["tes
 
 
 def make(net: SuperNetwork, texts: list[str], seed: int = 0) -> tuple[Settler, list[Budget]]:
-    budgets = parse_all(texts, net)
+    budgets = parse_all(texts, net, own=own_names(*texts))
     preference = torch.randn(len(net.graph.edges), generator=generator(seed))
     weights = marginal_costs(budgets, net.graph).tolist()
     return Settler(net.graph, budgets, preference, weights, generator(seed)), budgets
@@ -118,7 +119,7 @@ def test_candidates_take_their_share_of_the_finish_at_the_most() -> None:
 
 def test_shrinking_drops_the_least_preferred_first() -> None:
     net = mlp()
-    budgets = parse_all(["tests.small_runs:weigh<=7"], net)
+    budgets = parse_all(["tests.small_runs:weigh<=7"], net, own=["tests.small_runs:weigh"])
     preference = torch.tensor([5.0, 4.0, 3.0, 0.0, 1.0, 2.0])
     settler = Settler(net.graph, budgets, preference, [1.0] * 6, generator(0))
     shrunk = settler.shrink(net.graph.full.gates())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,25 +56,35 @@ class Budget:
         return units.show(self.maximum if value is None else value, self.meter.unit)
 
 
-def parse(budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None = None, example: Any = None) -> Budget:
+def parse(
+    budget: BudgetLike,
+    net: SuperNetwork,
+    costs: Mapping[str, str] | None = None,
+    example: Any = None,
+    *,
+    own: Collection[str] = (),
+) -> Budget:
     """`NAME[(arguments)]<=VALUE[unit | %]`; a share is of the full network.
 
-    `costs` maps short names to `package.module:name`; `example` is a batch for costs that depend on the input.
+    `costs` maps short names to `package.module:name`; `example` is a batch for costs that depend on the input; `own`
+    are the names of code that the user gave to this process.
     """
     if isinstance(budget, tuple):
-        return _from_pair(budget, net, example)
+        return _from_pair(budget, net, example, own)
     name, value = _parts(budget)
-    meter = _meter(name, net, costs)
+    meter = _meter(name, net, costs, own)
     meter.example = example
     maximum = _share(value) * meter.full if value.endswith("%") else units.parse(value, meter.unit)
     return _checked(Budget(budget.strip(), meter, maximum))
 
 
-def depends_on_batch(budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None = None) -> bool:
+def depends_on_batch(
+    budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None = None, *, own: Collection[str] = ()
+) -> bool:
     """Whether the cost of a budget needs a batch of data to be evaluated."""
     if isinstance(budget, tuple):
-        return bind(budget[0], net).takes_batch
-    return _meter(_parts(budget)[0], net, costs).takes_batch
+        return bind(budget[0], net, own=own).takes_batch
+    return _meter(_parts(budget)[0], net, costs, own).takes_batch
 
 
 def _parts(budget: str) -> tuple[str, str]:
@@ -84,17 +94,22 @@ def _parts(budget: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _meter(name: str, net: SuperNetwork, costs: Mapping[str, str] | None) -> Meter:
+def _meter(name: str, net: SuperNetwork, costs: Mapping[str, str] | None, own: Collection[str]) -> Meter:
     short = name.partition("(")[0].strip()
-    return bind((costs or {}).get(short, short) + name[len(short) :], net)
+    return bind((costs or {}).get(short, short) + name[len(short) :], net, own=own)
 
 
 def parse_all(
-    budgets: Iterable[BudgetLike], net: SuperNetwork, costs: Mapping[str, str] | None = None, example: Any = None
+    budgets: Iterable[BudgetLike],
+    net: SuperNetwork,
+    costs: Mapping[str, str] | None = None,
+    example: Any = None,
+    *,
+    own: Collection[str] = (),
 ) -> list[Budget]:
     """Several budgets; two for one cost are refused, since the looser one says nothing."""
     parsed: dict[str, Budget] = {}
-    for budget in (parse(text, net, costs, example) for text in budgets):
+    for budget in (parse(text, net, costs, example, own=own) for text in budgets):
         if budget.name in parsed:
             raise UserError(
                 f"{parsed[budget.name].text!r} and {budget.text!r} limit the same cost; keep the smaller one"
@@ -103,8 +118,10 @@ def parse_all(
     return list(parsed.values())
 
 
-def _from_pair(budget: tuple[str | CostFactory, float], net: SuperNetwork, example: Any) -> Budget:
-    meter = bind(budget[0], net)
+def _from_pair(
+    budget: tuple[str | CostFactory, float], net: SuperNetwork, example: Any, own: Collection[str]
+) -> Budget:
+    meter = bind(budget[0], net, own=own)
     meter.example = example
     try:
         maximum = float(budget[1])

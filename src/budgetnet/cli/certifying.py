@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from budgetnet.errors import UserError
 from budgetnet.export import FORMATS, Description, Model, export_network, open_model
 from budgetnet.export.formats import need
 from budgetnet.export.stored import Stored, open_stored, without_own_checksum
+from budgetnet.naming import own_names
 from budgetnet.naming.files import write_file
 from budgetnet.records.environment import environment
 from budgetnet.strategies.loop import EVIDENCE_BATCHES
@@ -32,17 +34,31 @@ COMPARED_IMAGES = 256
 COMPARED_VALUES = 2**23
 """Of large images fewer are compared: all of them pass the network at once."""
 
+OF_A_WHOLE = ("macs", "params", "size", "latency", "latency_p95", "peak_memory", "file_size")
+"""Costs that need the network alone, not the edges that it is made of."""
 
-def certify(run_or_model: Path, budgets: tuple[str, ...], data_root: str | None, as_json: bool) -> int:
+
+def certify(
+    run_or_model: Path,
+    budgets: tuple[str, ...],
+    space: str | None,
+    costs: tuple[str, ...],
+    trust: bool,
+    data_root: str | None,
+    as_json: bool,
+) -> int:
     """`budgetnet certify`: returns 0 if every budget holds, 1 if one does not."""
-    stored = open_stored(run_or_model)
-    costs = {name.rpartition(":")[2]: name for name in (stored.config or {}).get("costs", ())}
+    stored = open_stored(run_or_model, space=space, trust=trust)
+    own, named = own_names(*costs, *budgets), (*(stored.config or {}).get("costs", ()), *costs)
+    short = {name.rpartition(":")[2]: name for name in named}
     wanted = budgets or stored.limits
     if not wanted:
         raise UserError(f'{run_or_model} was made for no budget; give one, such as --budget "latency<=12ms"')
-    depends = any(depends_on_batch(budget, stored.net, costs) for budget in wanted)
+    if stored.whole:
+        _check_whole(wanted, run_or_model)
+    depends = any(depends_on_batch(budget, stored.net, short, own=own) for budget in wanted)
     batches = _batches(stored, data_root) if depends else ()
-    limits = parse_all(wanted, stored.net, costs, batches[0] if batches else None)
+    limits = parse_all(wanted, stored.net, short, batches[0] if batches else None, own=own)
     certificate = measure(
         stored.net,
         stored.architecture,
@@ -61,12 +77,31 @@ def certify(run_or_model: Path, budgets: tuple[str, ...], data_root: str | None,
     return 0 if certificate.holds else 1
 
 
-def export(run: Path, kind: str, output: Path | None, force: bool, data_root: str | None, as_json: bool) -> None:
+def _check_whole(budgets: Sequence[str | tuple[str, float]], path: Path) -> None:
+    """Refuses costs of edges where only the network as a whole is known: the code of its space was not named."""
+    for budget in budgets:
+        text = budget if isinstance(budget, str) else budget[0]
+        if re.split(r"[(<≤]", text)[0].strip() not in OF_A_WHOLE:
+            raise UserError(
+                f"the cost {text!r:.80} is of the edges of a space of your own, which {path} cannot bring; "
+                "name the space with --space, or limit one of " + ", ".join(OF_A_WHOLE)
+            )
+
+
+def export(
+    run: Path,
+    kind: str,
+    output: Path | None,
+    space: str | None,
+    force: bool,
+    data_root: str | None,
+    as_json: bool,
+) -> None:
     """`budgetnet export`: writes the network of a finished run to a file."""
     need(kind)
-    stored = open_stored(run)
-    if not run.is_dir():
+    if run.is_file():
         raise UserError(f"{run} is a model file already; give the folder of the run that it came from")
+    stored = open_stored(run, space=space)
     path = output or run / f"model{FORMATS[kind].suffix}"
     description = without_own_checksum(stored.description, path.name)
     images = _real_images(stored, data_root)
@@ -79,9 +114,9 @@ def export(run: Path, kind: str, output: Path | None, force: bool, data_root: st
         click.echo(f"{path}: {size}, within {done.difference:.1g} of the source on {done.compared} images")
 
 
-def predict(file: Path, images: tuple[Path, ...], output: Path | None, force: bool, as_json: bool) -> None:
+def predict(file: Path, images: tuple[Path, ...], output: Path | None, force: bool, trust: bool, as_json: bool) -> None:
     """`budgetnet predict`: runs an exported model on image files."""
-    model = open_model(file)
+    model = open_model(file, trust=trust)
     segments = model.description.task == "segmentation"
     if output is not None and not segments:
         raise UserError(f"{file} gives a label for a whole image, no label maps; leave out -o {output}")
@@ -175,6 +210,8 @@ def _real_images(stored: Stored, data_root: str | None) -> Tensor:
     """Inputs of the run's own data as an exported file takes them; those inside the package where it is not at hand."""
     shape = stored.description.input_shape
     count = min(COMPARED_IMAGES, max(4, COMPARED_VALUES // math.prod(shape)))
+    if len(shape) != 3:
+        return torch.rand(count, *shape)  # no images; a user's own data are not at hand
     try:
         inputs: Tensor = _split(stored.config or {"data": "embedded"}, data_root).inputs[:count]
     except UserError:

@@ -10,6 +10,7 @@ import click
 
 from budgetnet.cli.options import input_shape, plain_table, print_json, print_table, whole_numbers
 from budgetnet.costs import COSTS, macs, params, size, steps, units
+from budgetnet.naming import own_names
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import SPACES, build
@@ -28,7 +29,7 @@ def cost(
 ) -> None:
     """`budgetnet cost`: prints what an architecture costs."""
     machine_counts = whole_numbers(machines, "--machines")
-    net = build(space, input_shape(shape), classes)
+    net = build(space, input_shape(shape), classes, own=own_names(space))
     found = find_architecture(net, architecture)
     result = {"space": net.name, "architecture": architecture, "accounting": accounting}
     result |= _costs(net, found, accounting, machine_counts, allocation)

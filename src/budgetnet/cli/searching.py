@@ -14,6 +14,7 @@ from budgetnet.budgets.feasibility import Profile, check, expected, profile
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.costs.units import show
 from budgetnet.errors import Interrupted, UserError
+from budgetnet.naming import own_names
 from budgetnet.naming.values import printable
 from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder, new_folder
@@ -43,8 +44,9 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
     if resumed is not None and resumed.finished:
         click.echo(f"{resumed.path} is finished", err=True)
         return _report(resumed.summary(), resumed.path, controls["as_json"])
+    own = own_names(options["space"] or "", *options.get("costs", ()), *options["budgets"])
     with working(f"loading {config.data}", controls["quiet"]):
-        job = prepare(config)
+        job = prepare(config, own)
     if dry_run:
         return _dry_run(job, controls["as_json"])
     with Stop(out) as stop:
@@ -61,7 +63,7 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
         try:
             result: Result = execute(job, out, settings)
         except Interrupted:
-            click.echo(f"interrupted; go on with: budgetnet {_command(job)} --resume --out {out}", err=True)
+            click.echo(f"interrupted; go on with: budgetnet {_command(job, own)} --resume --out {out}", err=True)
             return 130
     if isinstance(watch, Stopwatch) and not controls["as_json"]:
         _print_profile(watch)
@@ -79,8 +81,13 @@ def _ignored(rows: Sequence[Profile], means: Sequence[float | None]) -> None:
     """Nobody wants to read the profile table."""
 
 
-def _command(job: Job) -> str:
-    return "search" if job.architecture is None else f"train {job.config.space}"
+def _command(job: Job, own: frozenset[str]) -> str:
+    """How the run goes on: code of the user's own has to be named again."""
+    space = job.config.space
+    if job.architecture is not None:
+        return f"train {space}"
+    mine = own_names(space)
+    return " ".join(["search", *([f"--space {space}"] if mine else []), *(f"--cost {n}" for n in sorted(own - mine))])
 
 
 def _folder(out: Path | None, resume: bool) -> tuple[Path, RunFolder | None]:
@@ -110,6 +117,8 @@ def _configuration(options: dict[str, Any], file: Path | None, resumed: RunFolde
     changeable = ("max_time", "threads", "data_root")
     for name, value in given.items():
         before = getattr(config, name)
+        if name == "costs":
+            continue  # they say which code may be loaded; the run's own list stays
         if name not in changeable and value != before:
             raise UserError(
                 f"{resumed.path} was started with {name} {before}, not {value}; leave it out to go on, "

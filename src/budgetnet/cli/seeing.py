@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from budgetnet.cli.options import input_shape
-from budgetnet.costs import bind
+from budgetnet.costs import Meter, bind
 from budgetnet.errors import UserError
+from budgetnet.naming import own_names
 from budgetnet.naming.files import refuse_replacing
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
@@ -55,24 +56,29 @@ def _space_picture(
     space: str | None,
 ) -> Picture:
     if not Path(what).is_file():
-        net = build(what, shape, classes)
+        net = build(what, shape, classes, own=own_names(what))
         kept = find_architecture(net, architecture) if architecture else None
-        return Picture(net, kept, None, bind(cost or "macs", net), title or architecture or what)
+        return Picture(net, kept, None, _meter(cost, net), title or architecture or what)
     if is_run(Path(what).parent):
         net = _network(read_run(Path(what).parent), space)
     elif space is not None:
-        net = build(space, shape, classes)
+        net = build(space, shape, classes, own=own_names(space))
     else:
         raise UserError(
             f"{what!r} is an architecture without a run beside it; say --space, such as resnet-fabric:width=3"
         )
-    return Picture(net, find_architecture(net, what), None, bind(cost or "macs", net), title or Path(what).stem)
+    return Picture(net, find_architecture(net, what), None, _meter(cost, net), title or Path(what).stem)
+
+
+def _meter(cost: str | None, net: SuperNetwork) -> Meter:
+    """The cost that the user named on the command line."""
+    return bind(cost or "macs", net, own=own_names(cost or ""))
 
 
 def _run_picture(path: Path, cost: str | None, epoch: float | None, title: str | None, space: str | None) -> Picture:
     run = read_run(path)
     net = _network(run, space)
-    meter = bind(cost, net) if cost else next(iter(meters(limits(run, net), net).values()))
+    meter = _meter(cost, net) if cost else next(iter(meters(limits(run, net), net).values()))
     shots = timeline(run.records).frames(len(net.graph.edges), len(run.records) + 1)
     if epoch is not None:
         shots = [shot for shot in shots if shot["epoch"] <= epoch]

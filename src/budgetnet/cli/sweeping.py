@@ -15,6 +15,7 @@ from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.cli.searching import Stop, minutes
 from budgetnet.costs.units import show
 from budgetnet.errors import UserError
+from budgetnet.naming import own_names
 from budgetnet.naming.values import printable
 from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder
@@ -31,6 +32,7 @@ from budgetnet.runs.sweep import (
     run_sweep,
 )
 from budgetnet.runs.sweep.display import Display
+from budgetnet.runs.sweep.plan import AND
 from budgetnet.runs.sweep.table import Row
 
 LONGEST_MESSAGE = 1000
@@ -50,9 +52,9 @@ def sweep(
     **options: Any,
 ) -> int:
     """`budgetnet sweep`: runs many searches and baselines."""
-    plan, out = _plan(file, options), _folder(file, out)
+    plan, out, own = _plan(file, options), _folder(file, out), _own(options)
     if dry_run:
-        return _dry_run(plan, as_json, quiet)
+        return _dry_run(plan, as_json, quiet, own)
     check_engine(engine, workers, address)
     check_folder(plan, out)
     missing = [name for name in plan if not RunFolder(out / name).finished]
@@ -60,7 +62,7 @@ def sweep(
     with open_engine(engine, plan, out, workers, address) as chosen, Stop(out) as stop, display:
         command = shlex.join(["budgetnet", *sys.argv[1:]])
         swept = run_sweep(
-            plan, out, chosen, should_stop=stop.asked, tell=display.tell, command=command, test_all=test_all
+            plan, out, chosen, should_stop=stop.asked, tell=display.tell, command=command, test_all=test_all, own=own
         )
     return _report(swept, out, as_json)
 
@@ -68,6 +70,12 @@ def sweep(
 def _plan(file: Path | None, options: dict[str, Any]) -> Plan:
     given = {name: value for name, value in options.items() if value is not None and value != ()}
     return make_plan({**(from_toml(file) if file else {}), **given}, str(file or "the command line"))
+
+
+def _own(options: dict[str, Any]) -> frozenset[str]:
+    """The names of the user's own code on the command line; a file of settings can add none."""
+    budgets = [text for entry in options["budgets"] or () for text in entry.split(AND)]
+    return own_names(options["space"] or "", *(options["costs"] or ()), *budgets, *(options["architectures"] or ()))
 
 
 def _folder(file: Path | None, out: Path | None) -> Path:
@@ -96,9 +104,9 @@ def open_engine(name: str, plan: Plan, out: Path, workers: int | None, address: 
         yield engine
 
 
-def _dry_run(plan: Plan, as_json: bool, quiet: bool) -> int:
+def _dry_run(plan: Plan, as_json: bool, quiet: bool, own: frozenset[str]) -> int:
     with working("timing a few steps", quiet):
-        found = estimates(plan)
+        found = estimates(plan, own)
     if as_json:
         print_json([{"run": name, "config": plan[name].to_dict(), **vars(found[name])} for name in plan])
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,13 +48,14 @@ COSTS: dict[str, CostKind] = {
 _CALL = re.compile(r"\s*([\w.:-]+)\s*(?:\((.*)\))?\s*")
 
 
-def bind(cost: str | CostFactory, net: SuperNetwork) -> Meter:
+def bind(cost: str | CostFactory, net: SuperNetwork, *, own: Collection[str] = ()) -> Meter:
     """Makes a cost for a super network.
 
     Args:
         cost: The text of a built-in cost or of a user's own as `package.module:name`, with arguments in parentheses;
             or a factory, which is called with the super network.
         net: The super network.
+        own: The names of code that the user gave to this process (`naming.own_names`); a text can load no other.
 
     Returns:
         A meter of the cost.
@@ -64,7 +65,7 @@ def bind(cost: str | CostFactory, net: SuperNetwork) -> Meter:
         return Meter(_own_cost(cost, name, net, ""), own=True)
     name, arguments = _parts(cost)
     if name not in COSTS:
-        return Meter(_own_cost(load_object(name, "a cost", COSTS), name, net, arguments), own=True)
+        return Meter(_own_cost(load_object(name, "a cost", COSTS, own), name, net, arguments), own=True)
     kind = COSTS[name]
     made = kind.factory(net, **_arguments(kind.factory, arguments, name))
     made.name, made.unit = re.sub(r"\s", "", cost), kind.unit

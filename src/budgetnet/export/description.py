@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,15 @@ from budgetnet.errors import UserError
 
 SCALED = "inputs in [0, 1] are scaled to [-1, 1] inside"
 PLAIN = "none"
+
+MOST_SIDES = 6
+LARGEST_INPUT = 2**26
+"""Numbers of one input."""
+MOST_LABELS = 2**17
+MOST_BUDGETS = 100
+LONGEST_TEXT = 1000
+LONGEST_JSON = 2**24
+"""Characters of an architecture."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,7 @@ class Description:
     @staticmethod
     def of_run(space: str, architecture: str, data: Mapping[str, Any], certificate: Mapping[str, Any]) -> Description:
         """The network of a run, whose `data` are what its data.json holds."""
-        shape, classes = tuple(data["input_shape"]), tuple(data["classes"])
+        shape, classes = checked_shape(data["input_shape"], "data.json"), checked_labels(data["classes"], "data.json")
         return Description(space, architecture, shape, classes, data["task"], data["scaling"] == "[-1,1]", certificate)
 
     def label(self, number: int) -> str:
@@ -55,13 +65,63 @@ class Description:
         """What `to_strings` made; `path` is for the message if it is not that."""
         try:
             return Description(
-                texts["space"],
-                texts["architecture"],
-                tuple(json.loads(texts["input_shape"])),
-                tuple(json.loads(texts["labels"])),
-                texts["task"],
+                _text(texts["space"]),
+                _text(texts["architecture"], LONGEST_JSON),
+                checked_shape(json.loads(texts["input_shape"]), path),
+                checked_labels(json.loads(texts["labels"]), path),
+                _text(texts["task"]),
                 texts["normalisation"] == SCALED,
-                json.loads(texts["certificate"]),
+                checked_certificate(json.loads(texts["certificate"]), path),
             )
-        except (KeyError, ValueError, TypeError):
+        except UserError:
+            raise
+        except (KeyError, ValueError, TypeError, RecursionError):
             raise UserError(f"{path} does not describe itself as budgetnet's models do; export it again") from None
+
+
+def checked_shape(value: Any, path: Path | str) -> tuple[int, ...]:
+    """The shape of one input, of a size that a network may have."""
+    sides = value if isinstance(value, (list, tuple)) else ()
+    whole = all(isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in sides)
+    if not 0 < len(sides) <= MOST_SIDES or not whole or math.prod(sides) > LARGEST_INPUT:
+        raise UserError(
+            f"{path} says that an input is {value!r:.60}; a shape has up to {MOST_SIDES} sides and {LARGEST_INPUT} "
+            "numbers: restore the file"
+        )
+    return tuple(sides)
+
+
+def checked_labels(value: Any, path: Path | str) -> tuple[str, ...]:
+    """The names of classes."""
+    names = value if isinstance(value, (list, tuple)) else None
+    if names is None or len(names) > MOST_LABELS or not all(isinstance(name, str) for name in names):
+        raise UserError(f"{path} says that the classes are {value!r:.60}; they are a list of names: restore the file")
+    return tuple(name[:LONGEST_TEXT] for name in names)
+
+
+def checked_certificate(value: Any, path: Path | str) -> dict[str, Any]:
+    """A certificate as far as other parts rely on it: checksums by name, and budgets with a cost and a maximum."""
+    if not isinstance(value, dict):
+        raise UserError(f"the certificate in {path} is {value!r:.60}; it is a map: restore the file")
+    sums, budgets = value.get("checksums", {}), value.get("budgets", [])
+    if not isinstance(sums, dict) or not all(isinstance(entry, str) for entry in sums.values()):
+        raise UserError(f"the checksums of the certificate in {path} are {sums!r:.60}; restore the file")
+    checked_budgets(budgets, f"the certificate in {path}")
+    return value
+
+
+def checked_budgets(value: Any, where: str) -> list[Mapping[str, Any]]:
+    """Budgets as a certificate or a summary lists them."""
+    entries: list[Mapping[str, Any]] = value if isinstance(value, list) and len(value) <= MOST_BUDGETS else [{}]
+    for entry in entries:
+        cost, maximum = (entry.get("cost"), entry.get("maximum")) if isinstance(entry, dict) else (None, None)
+        number = isinstance(maximum, (int, float)) and not isinstance(maximum, bool)
+        if not isinstance(cost, str) or not number:
+            raise UserError(f"the budgets of {where} are {value!r:.60}; each has a cost and a maximum: restore it")
+    return entries
+
+
+def _text(value: str, longest: int = LONGEST_TEXT) -> str:
+    if not isinstance(value, str) or len(value) > longest:
+        raise ValueError
+    return value

@@ -17,14 +17,13 @@ from budgetnet.export.folding import fold
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import need_onnx, quiet
 from budgetnet.export.reasons import reason
-from budgetnet.network.extract import extract
-from budgetnet.network.graph import Architecture
-from budgetnet.spaces import build
+from budgetnet.export.structure import check_shapes, describe, empty, parse, rebuild
 
 Runner = Callable[[Tensor], Tensor]
 """Images (float32, N×C×H×W) to logits."""
 
 _EXTRA = "budgetnet.json"
+STRUCTURE = "structure"
 
 
 class Format(NamedTuple):
@@ -119,8 +118,10 @@ def _load_torch(data: bytes, name: str) -> tuple[Description, Runner]:
 def _pack_safetensors(network: fx.GraphModule, description: Description) -> bytes:
     from safetensors.torch import save
 
-    state = {key: value.contiguous() for key, value in fold(network).state_dict().items()}
-    return seal(save(state, {**description.to_strings(), CHECKSUM: UNSEALED}))
+    folded = fold(network)
+    state = {key: value.contiguous() for key, value in folded.state_dict().items()}
+    texts = {**description.to_strings(), STRUCTURE: json.dumps(describe(folded)), CHECKSUM: UNSEALED}
+    return seal(save(state, texts))
 
 
 def _load_safetensors(data: bytes, name: str) -> tuple[Description, Runner]:
@@ -128,18 +129,16 @@ def _load_safetensors(data: bytes, name: str) -> tuple[Description, Runner]:
     from safetensors.torch import load
 
     try:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         state = load(data)
-    except (ValueError, SafetensorError) as error:
-        raise UserError(f"{name} is not a safetensors file ({error}); export it again") from None
-    description = Description.from_strings(header.get("__metadata__", {}), name)
-    net = build(description.space, description.input_shape, len(description.labels))
-    network = fold(extract(net, Architecture.from_json(net.graph, description.architecture)))
-    try:
-        network.load_state_dict(state)
-    except RuntimeError:
-        raise UserError(f"the numbers in {name} do not fit the space {description.space}; export it again") from None
-    return description, source_runner(network, description.scaled)
+        texts = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
+    except (ValueError, RecursionError, SafetensorError) as error:
+        raise UserError(f"{name} is not a safetensors file ({reason(error)}); export it again") from None
+    description = Description.from_strings(texts, name)
+    if STRUCTURE not in texts:
+        raise UserError(f"{name} does not hold the structure of its network; export it again")
+    structure = parse(texts[STRUCTURE], name)
+    check_shapes(empty(structure, name), torch.empty(2, *description.input_shape, device="meta"), name)
+    return description, source_runner(rebuild(structure, state, name), description.scaled)
 
 
 FORMATS = {

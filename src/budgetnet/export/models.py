@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,9 @@ from torch import Tensor, fx, nn
 
 from budgetnet.errors import UserError
 from budgetnet.export.description import Description
-from budgetnet.export.files import check_against_certificate, check_seal, sha256
+from budgetnet.export.files import check_seal, sha256
 from budgetnet.export.formats import FORMATS, Runner, format_of, need, program_bytes, source_runner
+from budgetnet.export.reasons import reason
 from budgetnet.naming.files import read_bytes, write_file
 
 M = TypeVar("M", bound=nn.Module)
@@ -50,8 +50,11 @@ class Model:
             raise UserError(
                 f"{self.path} takes float32 inputs N×{expected}, not {images.dtype} {tuple(images.shape)}; convert them"
             )
-        with torch.inference_mode():
-            return self.runner(images.contiguous())
+        try:
+            with torch.inference_mode():
+                return self.runner(images.contiguous())
+        except Exception as error:  # every runtime has classes of its own, and a file may hold anything
+            raise UserError(f"{self.path} cannot be run ({reason(error)}); export it again") from None
 
 
 def export_network(
@@ -71,11 +74,6 @@ def export_network(
     data = FORMATS[kind].pack(network, description)
     _, runner = FORMATS[kind].load(data, path.name)
     difference = verify(source_runner(network, description.scaled), runner, description.input_shape, images)
-    if kind == "torch":
-        certificate = {**description.certificate}
-        certificate["checksums"] = {**certificate.get("checksums", {}), path.name: sha256(data)}
-        beside = path.with_name(f"{path.name}.certificate.json")
-        write_file(beside, json.dumps(certificate, indent=1).encode())
     write_file(path, data, replace=force)
     return Exported(path, sha256(data), difference, len(images))
 
@@ -98,21 +96,33 @@ def verify(source: Runner, exported: Runner, input_shape: Sequence[int], images:
     return largest
 
 
-def open_model(path: Path) -> Model:
-    """A model file that `export_network` wrote and that nobody changed, ready to run."""
+def open_model(path: Path, *, trust: bool = False) -> Model:
+    """A model file that `export_network` wrote, ready to run.
+
+    Args:
+        path: A file in a format of `FORMATS`.
+        trust: Whether to open a torch program (`.pt2`) at all. Torch unpickles and evaluates what is in such a file,
+            and its checksum says nothing about who wrote it: whoever opens one runs it.
+
+    Returns:
+        The model, which nobody changed after its export by accident; a checksum is no signature.
+    """
     chosen = format_of(path.name)
+    if chosen is FORMATS["torch"] and not trust:
+        raise UserError(
+            f"{path} is a torch program, and opening one runs code that is in it; use the ONNX or safetensors file, "
+            "or say --trust (trust=True in Python) if you made the file yourself"
+        )
     data = read_bytes(path)
-    if chosen is FORMATS["torch"]:
-        check_against_certificate(data, path)
-    else:
+    if chosen is not FORMATS["torch"]:
         check_seal(data, path)
     description, runner = chosen.load(data, str(path))
     return Model(path, description, runner)
 
 
-def predict(path: Path, images: Tensor) -> Tensor:
-    """The logits that a model file gives for images (float32 N×C×H×W in [0, 1])."""
-    return open_model(path)(images)
+def predict(path: Path, images: Tensor, *, trust: bool = False) -> Tensor:
+    """The logits that a model file gives for images (float32 N×C×H×W in [0, 1]); `trust` is for torch programs."""
+    return open_model(path, trust=trust)(images)
 
 
 def save_program(network: nn.Module, path: Path, input_shape: Sequence[int]) -> str:

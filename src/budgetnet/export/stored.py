@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
-from torch import fx
+from torch import Tensor, fx, nn
 
 from budgetnet.errors import UserError
-from budgetnet.export.description import Description
+from budgetnet.export.description import Description, checked_budgets, checked_certificate, checked_shape
 from budgetnet.export.files import sha256
 from budgetnet.export.models import open_model
-from budgetnet.naming.files import read_bytes, read_json
+from budgetnet.export.structure import check_shapes, describe, empty, rebuild
+from budgetnet.naming import own_names
+from budgetnet.naming.files import read_bytes, read_json, read_text
+from budgetnet.naming.values import typed
 from budgetnet.network.extract import extract
-from budgetnet.network.graph import Architecture
+from budgetnet.network.graph import Architecture, Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.spaces import build
+from budgetnet.spaces import SPACES, build
 
 OWN = "own"
 """The space of a run on a user's own network, which only they can build."""
+
+STRUCTURE_FILE = "structure.json"
 
 Limits = tuple[tuple[str, float], ...]
 """Costs, as texts, and their maxima in the base unit."""
@@ -33,11 +41,13 @@ class Stored:
     """A super network, the architecture kept of it, the network with its weights, and what is known about it.
 
     `onnx` is the exported file itself, if that is what was opened. The weights of a model file stay in the file: its
-    network is for costs, none of which depends on weights.
+    network is for costs, none of which depends on weights. Where only the structure of the network is known, the super
+    network has that network as its one edge; `kept` is always the architecture as it was found.
     """
 
     net: SuperNetwork
     architecture: Architecture
+    kept: Architecture
     network: fx.GraphModule
     description: Description
     limits: Limits
@@ -45,58 +55,163 @@ class Stored:
     onnx: bytes | None = None
     config: Mapping[str, Any] | None = None
 
+    @property
+    def whole(self) -> bool:
+        """Whether the network is known as a whole only, not edge by edge."""
+        return self.kept is not self.architecture
 
-def open_stored(path: Path, net: SuperNetwork | None = None) -> Stored:
-    """A run folder or a model file; a run on a user's own network needs that network, built as it was."""
+
+def open_stored(
+    path: Path, net: SuperNetwork | None = None, *, space: str | None = None, trust: bool = False
+) -> Stored:
+    """A run folder or a model file.
+
+    Args:
+        path: The folder or the file.
+        net: The super network of a run on a user's own network, built as it was.
+        space: The user's own space of the run, as they named it on the command line; no file can name it.
+        trust: Whether to open a torch program, which runs code that is in it.
+
+    Returns:
+        What it holds, checked.
+    """
     if not path.exists():
         raise UserError(f"there is no {path}; give the folder of a run or a model file")
-    return _open_run(path, net) if path.is_dir() else _open_file(path, net)
+    return _open_run(path, net, space) if path.is_dir() else _open_file(path, net, space, trust)
 
 
-def _open_run(folder: Path, net: SuperNetwork | None) -> Stored:
+def _open_run(folder: Path, net: SuperNetwork | None, space: str | None) -> Stored:
     if not (folder / "summary.json").exists():
         raise UserError(f"{folder} holds no finished run; give the folder of one, or a model file")
-    config, data = read_json(folder / "config.json")["config"], read_json(folder / "data.json")
-    net = net or _build(config["space"], tuple(data["input_shape"]), len(data["classes"]), folder)
-    text = read_bytes(folder / "architecture.json").decode()
-    architecture = Architecture.from_json(net.graph, text)
-    weights = read_bytes(folder / "weights.safetensors")
-    certificate = read_json(folder / "certificate.json") if (folder / "certificate.json").exists() else {}
+    config, data = _settings(folder), _about_data(folder)
+    text = read_text(folder / "architecture.json", follow=False)
+    weights = read_bytes(folder / "weights.safetensors", follow=False)
+    certificate = read_json(folder / "certificate.json", follow=False) if (folder / "certificate.json").exists() else {}
+    checked_certificate(certificate, folder / "certificate.json")
     checksums = {"weights.safetensors": sha256(weights)}
     _compare(checksums, certificate.get("checksums", {}), folder)
-    budgets = certificate.get("budgets") or read_json(folder / "summary.json")["budgets"]
+    budgets = certificate.get("budgets") or _map(folder / "summary.json").get("budgets", [])
     description = Description.of_run(config["space"], text, data, certificate)
-    network = _with_weights(net, architecture, weights, folder)
-    return Stored(net, architecture, network, description, _limits(budgets), checksums, config=config)
+    net = net or _build(description, space, folder)
+    limits = _limits(checked_budgets(budgets, str(folder)))
+    if net is None:
+        net, kept, network = _from_structure(folder, text, weights)
+        return Stored(net, net.graph.full, kept, network, description, limits, checksums, config=config)
+    kept = Architecture.from_json(net.graph, text)
+    network = _with_weights(net, kept, weights, folder)
+    return Stored(net, kept, kept, network, description, limits, checksums, config=config)
 
 
-def _open_file(path: Path, net: SuperNetwork | None) -> Stored:
-    model, data = open_model(path), read_bytes(path)
+def _map(path: Path) -> dict[str, Any]:
+    value = read_json(path, follow=False)
+    if not isinstance(value, dict):
+        raise UserError(f"{path} holds {value!r:.60}, not a map; restore it or run again")
+    return value
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """The configuration of a run, as far as it is needed here."""
+    config = _map(folder / "config.json").get("config")
+    costs = config.get("costs", []) if isinstance(config, dict) else None
+    if not isinstance(config, dict) or not isinstance(config.get("space"), str) or not _texts(costs):
+        raise UserError(f"{folder / 'config.json'} holds no configuration of a run; restore it or run again")
+    if not isinstance(config.get("data"), str) or not isinstance(config.get("data_root"), (str, type(None))):
+        raise UserError(f"{folder / 'config.json'} does not say which data a run is on; restore it or run again")
+    return config
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _about_data(folder: Path) -> dict[str, Any]:
+    data = _map(folder / "data.json")
+    for name in ("input_shape", "classes", "task", "scaling"):
+        if name not in data:
+            raise UserError(f"{folder / 'data.json'} has no {name}; restore it or run again")
+    if not isinstance(data["task"], str):
+        raise UserError(f"the task in {folder / 'data.json'} is {data['task']!r:.60}; restore it or run again")
+    return data
+
+
+def _open_file(path: Path, net: SuperNetwork | None, space: str | None, trust: bool) -> Stored:
+    model, data = open_model(path, trust=trust), read_bytes(path)
     description = model.description
-    net = net or _build(description.space, description.input_shape, len(description.labels), path)
+    net = net or _build(description, space, path)
+    if net is None:
+        raise UserError(
+            f"{path} is of the space {description.space}, code of your own; add --space {description.space}, "
+            "or certify the folder of its run"
+        )
     architecture = Architecture.from_json(net.graph, description.architecture)
     return Stored(
         net,
         architecture,
+        architecture,
         extract(net, architecture).eval(),
         description,
-        _limits(description.certificate.get("budgets", [])),
+        _limits(checked_budgets(description.certificate.get("budgets", []), str(path))),
         {**description.certificate.get("checksums", {}), path.name: sha256(data)},
         onnx=data if path.suffix == ".onnx" else None,
     )
 
 
-def _build(space: str, input_shape: tuple[int, ...], classes: int, where: Path) -> SuperNetwork:
-    if space == OWN:
-        raise UserError(f"{where} is of a network of your own, which only you can build; do this from Python, with it")
-    return build(space, input_shape, classes)
+def _build(description: Description, given: str | None, where: Path) -> SuperNetwork | None:
+    """The super network if it is a built-in one, or one of the user's that they named; otherwise None."""
+    written = description.space
+    if given is not None and given != written:
+        raise UserError(f"{where} was made with the space {written}, not {given}; leave --space out, or give that one")
+    if given is None and written.partition(":")[0] not in SPACES:
+        return None
+    return build(written, description.input_shape, len(description.labels), own=own_names(given or ""))
+
+
+def write_structure(network: nn.Module, graph: Graph) -> bytes:
+    """The file in the folder of a run that lets its network be opened without the code that made it."""
+    edges = [dataclasses.asdict(edge) for edge in graph.edges]
+    return (json.dumps({**describe(network), "edges": edges, "chains": graph.chains}) + "\n").encode()
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """The graph that was searched, as a structure file holds it."""
+
+    edges: tuple[Edge, ...]
+    chains: tuple[tuple[str, ...], ...] = ()
+
+
+def _from_structure(folder: Path, text: str, weights: bytes) -> tuple[SuperNetwork, Architecture, fx.GraphModule]:
+    """A run on a network of the user's, from its structure and its weights alone."""
+    file = folder / STRUCTURE_FILE
+    if not file.exists():
+        raise UserError(
+            f"{folder} is of a network of your own, and has no {STRUCTURE_FILE}; name its space with --space, "
+            f"or open it from Python, with the network built as it was: budgetnet.load({str(folder)!r}, net)"
+        )
+    structure = _map(file)
+    shape = checked_shape(_map(folder / "data.json")["input_shape"], folder / "data.json")
+    found = typed(structure, _Searched, str(file))
+    network = rebuild(structure, _numbers(weights, folder), str(file))
+    if not isinstance(network, fx.GraphModule):
+        raise UserError(f"{file} does not hold an extracted network; restore it")
+    check_shapes(empty(structure, str(file)), torch.empty(2, *shape, device="meta"), str(file))
+    kept = Architecture.from_json(Graph(found.edges, found.chains), text)
+    net = SuperNetwork(Graph([Edge("network", "input", "output")]), {"network": network}, input_shape=shape, name=OWN)
+    return net.eval(), kept, network
+
+
+def _numbers(weights: bytes, folder: Path) -> dict[str, Tensor]:
+    try:
+        return load(weights)
+    except (SafetensorError, ValueError, RuntimeError):
+        raise UserError(f"the weights in {folder} are damaged; restore them or run again") from None
 
 
 def _with_weights(net: SuperNetwork, architecture: Architecture, weights: bytes, folder: Path) -> fx.GraphModule:
     network = extract(net, architecture).eval()
     try:
-        network.load_state_dict(load(weights))
-    except (SafetensorError, RuntimeError):
+        network.load_state_dict(_numbers(weights, folder))
+    except RuntimeError:
         raise UserError(f"the weights in {folder} do not fit its architecture; restore them or run again") from None
     return network
 
@@ -107,7 +222,7 @@ def _compare(found: Mapping[str, str], certified: Mapping[str, str], folder: Pat
             raise UserError(f"{folder / name} is not what its certificate was made for; restore it or run again")
 
 
-def _limits(budgets: list[Mapping[str, Any]]) -> Limits:
+def _limits(budgets: Sequence[Mapping[str, Any]]) -> Limits:
     return tuple((budget["cost"], float(budget["maximum"])) for budget in budgets)
 
 

@@ -1,15 +1,17 @@
 """Names that a user writes: `name:key=value,…` for built-in things, `package.module:name` for their own code.
 
-Objects named as `package.module:name` are the only code that is loaded by name.
+Objects named as `package.module:name` are the only code that is loaded by name, and only where the user names them: on
+the command line of this process, or as an argument in Python. A file may name built-in things alone.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,42 @@ def split_name(text: str, known: Iterable[str]) -> tuple[str, str]:
     return f"{first}:{second}", options
 
 
-def load_object(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
-    """The callable that `package.module:name` says, looked up in the current folder too."""
+_OWN = re.compile(r"\s*([^\W\d][\w.]*:[^\W\d]\w*)(?!\w|\s*=)")
+
+
+def own_names(*texts: str) -> frozenset[str]:
+    """The `package.module:name` that each of these texts begins with: what the user says may be loaded.
+
+    Args:
+        texts: Spaces, costs or budgets as the user wrote them on the command line or gave them in Python; texts from
+            files must not be passed.
+
+    Returns:
+        Names for the argument `own` of everything that loads code by name.
+    """
+    return frozenset(match[1] for text in texts if (match := _OWN.match(text)))
+
+
+def load_object(name: str, what: str, known: Iterable[str], own: Collection[str] = ()) -> Callable[..., Any]:
+    """The callable that `package.module:name` says, looked up in the current folder too.
+
+    Args:
+        name: As it was written.
+        what: The kind of thing, for messages: "a space" or "a cost".
+        known: The built-in ones, for messages.
+        own: The names that the user gave to this process (`own_names`). Any other is refused, wherever it came from.
+
+    Returns:
+        The callable.
+    """
     module_name, _, attribute = name.partition(":")
     if not attribute:
         raise UserError(f"{name!r} is not {what}; use {', '.join(known)}, or your own as package.module:name")
+    if name not in own:
+        raise UserError(
+            f"{name!r} is {what} of your own, and code is loaded only where you name it, never because a file does; "
+            f"add --{what.rpartition(' ')[2]} {name} on the command line, or give the object itself in Python"
+        )
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:

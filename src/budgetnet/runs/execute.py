@@ -8,7 +8,7 @@ import json
 import math
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 from torch import Tensor, nn
 
@@ -31,9 +30,10 @@ from budgetnet.data.convert import check_class_targets
 from budgetnet.data.feeds import Feed, SplitFeed, make_feed
 from budgetnet.errors import UserError
 from budgetnet.export import Description, save_program
+from budgetnet.export.stored import OWN, STRUCTURE_FILE, open_stored, write_structure
+from budgetnet.naming import own_names
 from budgetnet.naming.files import write_file
 from budgetnet.network.distribution import EdgeDistribution
-from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.examples import write_pictures
@@ -43,7 +43,7 @@ from budgetnet.records.folder import RunFolder, new_folder
 from budgetnet.records.records import Fan, JsonLines, Sink, finite
 from budgetnet.records.results import BudgetResult, DataDescription, Origin, Summary
 from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
-from budgetnet.runs.config import Config, from_mapping, of_run
+from budgetnet.runs.config import Config, from_mapping
 from budgetnet.runs.duration import estimate
 from budgetnet.spaces.named import find_architecture
 from budgetnet.strategies.archive import Evaluated
@@ -90,14 +90,22 @@ class Result:
         return self.summary.met
 
 
-def prepare(config: Config) -> Job:
-    """Loads the data, builds the space and the budgets of a configuration."""
+def prepare(config: Config, own: Collection[str] = ()) -> Job:
+    """Loads the data, builds the space and the budgets of a configuration.
+
+    Args:
+        config: From the command line or from a file.
+        own: The names of code that the user gave to this process (`naming.own_names`); a file can add none.
+
+    Returns:
+        What `execute` takes.
+    """
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     device = choose_device(config.device)
     data = load_data(config.data, Path(config.data_root) if config.data_root else None)
     torch.manual_seed(config.seed)
-    net = spaces.build(config.space, data.input_shape, len(data.classes)).to(device)
+    net = spaces.build(config.space, data.input_shape, len(data.classes), own=own).to(device)
     check_output(net, data)
     recipe = config.make_recipe(data.task)
     feeds = [
@@ -110,7 +118,7 @@ def prepare(config: Config) -> Job:
     assert train is not None
     assert validation is not None
     example = next(validation.evaluation())[0]
-    budgets = parse_all(config.budgets, net, short_names(config.costs), example)
+    budgets = parse_all(config.budgets, net, short_names(config.costs), example, own=own)
     about = DataDescription(config.data, data.task, data.classes, data.input_shape, "[-1,1]")
     kept = None if config.architecture is None else find_architecture(net, config.architecture).live()
     return Job(net, Task(), train, validation, test, budgets, recipe, config, about, kept)
@@ -317,7 +325,9 @@ def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) 
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     write_file(folder.path / "weights.safetensors", save_safetensors(weights))
     save_program(model, folder.path / "network.pt2", job.net.input_shape)
-    files = [folder.path / name for name in ("architecture.json", "weights.safetensors", "network.pt2")]
+    write_file(folder.path / STRUCTURE_FILE, write_structure(model, job.net.graph))
+    names = ("architecture.json", "weights.safetensors", STRUCTURE_FILE, "network.pt2")
+    files = [folder.path / name for name in names]
     batches = [inputs for inputs, _ in itertools.islice(job.validation.evaluation(), EVIDENCE_BATCHES)]
     with working("measuring the network against its budgets", options.quiet):
         certificate = certify(
@@ -372,10 +382,10 @@ def _budget_result(entry: BudgetEntry) -> BudgetResult:
     )
 
 
-def judge_on_test(run: Path, config: Config, patience: float = 0.0) -> None:
+def judge_on_test(run: Path, config: Config, patience: float = 0.0, own: Collection[str] = ()) -> None:
     """Looks at the test data of a finished run that left them alone, and writes the score into its summary."""
     folder = RunFolder(run)
-    job = prepare(config)
+    job = prepare(config, own)
     model = load(run, job.net).model
     if job.test is not None:
         with folder.locked(patience):
@@ -405,22 +415,19 @@ def _write_report(folder: RunFolder, options: Options) -> None:
 
 
 def load(run: str | Path, net: SuperNetwork | None = None) -> Result:
-    """A finished run from its folder. A run on a network of your own needs that network, built as it was."""
+    """A finished run from its folder, without the code that made it.
+
+    Args:
+        run: The folder.
+        net: The super network, built as it was: needed only if the network holds modules of your own classes.
+
+    Returns:
+        The trained network, its architecture, the summary and the certificate.
+    """
     folder = RunFolder(Path(run))
     summary = folder.summary()
-    if net is None:
-        config, data = of_run(folder), folder.data()
-        if config.space == OWN:
-            raise UserError(f"{run} searched a network of your own; give it, built as it was: load({str(run)!r}, net)")
-        net = spaces.build(config.space, data.input_shape, len(data.classes))
-    text = folder.architecture()
-    model = extract(net, Architecture.from_json(net.graph, text)).eval()
-    model.load_state_dict(load_safetensors(folder.read_bytes("weights.safetensors")))
-    return Result(model, Architecture.from_json(net.graph, text), summary, folder.certificate())
-
-
-OWN = "own"
-"""The space of a configuration made from Python with a user's own network."""
+    stored = open_stored(folder.path, net)
+    return Result(stored.network, stored.kept, summary, folder.certificate())
 
 
 def search(
@@ -473,3 +480,9 @@ def search(
     parsed = parse_all(budgets, net, example=next(feeds[1].evaluation())[0])
     job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about)
     return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))
+
+
+def _named(budgets: Sequence[BudgetLike]) -> frozenset[str]:
+    """The costs of the user's own that a Python argument names."""
+    texts = [budget[0] if isinstance(budget, tuple) else budget for budget in budgets]
+    return own_names(*(text for text in texts if isinstance(text, str)))

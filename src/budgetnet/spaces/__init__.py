@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from budgetnet.errors import UserError
 from budgetnet.naming import keyword_arguments, load_object, split_name
@@ -18,13 +18,16 @@ Builder = Callable[..., SuperNetwork]
 SPACES: dict[str, Builder] = {"resnet-fabric": resnet_fabric, "neural-fabric": neural_fabric}
 
 
-def build(text: str, input_shape: Sequence[int] | None = None, classes: int | None = None) -> SuperNetwork:
+def build(
+    text: str, input_shape: Sequence[int] | None = None, classes: int | None = None, *, own: Collection[str] = ()
+) -> SuperNetwork:
     """The super network that a text names: a built-in space or `package.module:builder`, then `:name=value,…`.
 
-    `input_shape` and `classes` come from the data and are passed on where the builder takes them.
+    `input_shape` and `classes` come from the data and are passed on where the builder takes them. A builder of the
+    user's is loaded only if it is among the `own` names (`naming.own_names` of what the user wrote).
     """
     name, options = split_name(text, SPACES)
-    builder = SPACES.get(name) or load_object(name, "a space", SPACES)
+    builder = SPACES.get(name) or load_object(name, "a space", SPACES, own)
     arguments = keyword_arguments(builder, options, f"the space {name}", reserved=("input_shape", "classes"))
     accepted = inspect.signature(builder).parameters
     if input_shape is not None and "input_shape" in accepted:

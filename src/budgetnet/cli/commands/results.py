@@ -14,6 +14,9 @@ from budgetnet.cli.commands.choices import FORMATS, THEMES
 @click.command()
 @click.argument("run_or_model", type=shared.FILE)
 @click.option("--budget", "budgets", multiple=True, help="Check this budget instead of those of the run.")
+@shared.run_space
+@click.option("--cost", "costs", multiple=True, help="A cost of your own of the run, package.module:name.")
+@shared.trust
 @shared.data_root
 @click.option("--json", "as_json", is_flag=True, help="Print the certificate as JSON.")
 def certify(**options: Any) -> int:
@@ -34,6 +37,7 @@ def certify(**options: Any) -> int:
 @click.argument("run", type=shared.FILE)
 @click.option("--format", "kind", type=click.Choice(FORMATS), default="onnx", show_default=True)
 @click.option("-o", "--output", type=shared.FILE, help="File to write.  [default: RUN/model.SUFFIX]")
+@shared.run_space
 @shared.force
 @shared.data_root
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -57,6 +61,7 @@ def export(**options: Any) -> None:
 @click.argument("images", nargs=-1, required=True, type=shared.FILE)
 @click.option("-o", "--output", type=shared.FILE, help="Folder for the label maps of a segmentation.")
 @click.option("--force", is_flag=True, help="Replace label maps that exist.")
+@shared.trust
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def predict(**options: Any) -> None:
     """Run an exported network on images.

@@ -45,6 +45,8 @@ architecture = click.option(
 input_shape = click.option("--input", "shape", default="3x32x32", show_default=True, help="Shape of one input.")
 classes = click.option("--classes", default=10, show_default=True, help="Number of classes.")
 
+trust = click.option("--trust", is_flag=True, help="Open a torch program (.pt2) of your own; that runs what is in it.")
+
 training = together(
     click.option(
         "--data",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from budgetnet.errors import UserError
+from budgetnet.naming import own_names
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.folder import RunFiles
 from budgetnet.spaces import SPACES, build
@@ -40,7 +41,7 @@ class Networks:
     def _build(self, text: str, shape: tuple[int, ...] | None, classes: int | None) -> SuperNetwork:
         key = (text, shape, classes)
         if key not in self._built:
-            self._built[key] = build(text, shape, classes)
+            self._built[key] = build(text, shape, classes, own=own_names(self.space or ""))
         return self._built[key]
 
 

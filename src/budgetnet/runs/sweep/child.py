@@ -88,12 +88,12 @@ def carry_out(order: dict[str, Any], should_stop: Asked) -> None:
             raise Interrupted
         config = from_mapping(settings, path)
         if order["kind"] == TEST:
-            judge_on_test(Path(path), config, PATIENCE)
+            judge_on_test(Path(path), config, PATIENCE, order["own"])
         else:
-            _train(Path(path), config, order["command"], should_stop)
+            _train(Path(path), config, order, should_stop)
 
 
-def _train(path: Path, config: Config, command: str, should_stop: Asked) -> None:
+def _train(path: Path, config: Config, order: dict[str, Any], should_stop: Asked) -> None:
     if RunFolder(path).finished:
         return
     options = Options(
@@ -102,11 +102,11 @@ def _train(path: Path, config: Config, command: str, should_stop: Asked) -> None
         should_stop=should_stop,
         say=lambda line: print(line, file=sys.stderr),
         patience=PATIENCE,
-        command=command,
+        command=order["command"],
         judge=False,
         report=False,
     )
-    execute(prepare(config), path, options)
+    execute(prepare(config, order["own"]), path, options)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,19 +43,21 @@ def run_sweep(
     tell: Callable[[Ending], None] = lambda ending: None,
     command: str = "",
     test_all: bool = False,
+    own: Collection[str] = (),
 ) -> Swept:
     """Runs or goes on with a sweep. Test data are looked at when every run has ended, for what was selected alone.
 
-    With `test_all`, for every run: where recipes are compared over seeds, nothing is selected.
+    With `test_all`, for every run: where recipes are compared over seeds, nothing is selected. `own` are the names of
+    code that the user gave to this process.
     """
     check_folder(plan, out)
     with RunFolder(out).locked():
         RunFolder(out).write_json(PLAN, {"runs": {name: config.to_dict() for name, config in plan.items()}})
         missing = [name for name in plan if not RunFolder(out / name).finished]
-        orders = [Order(name, TRAIN, _work(plan, out, [name]), command) for name in missing]
+        orders = [Order(name, TRAIN, _work(plan, out, [name]), command, tuple(own)) for name in missing]
         unwell = _carry_out(orders, out, engine, should_stop, tell)
         if not any(ending.state == INTERRUPTED for ending in unwell):
-            tests = _tests(plan, out, engine.slots, test_all)
+            tests = _tests(plan, out, engine.slots, test_all, own)
             unwell += _carry_out(tests, out, engine, should_stop, tell)
             write_table(rows(plan, out), out)
     return Swept(rows(plan, out), unwell)
@@ -84,7 +86,7 @@ def _work(plan: Plan, out: Path, names: Sequence[str]) -> tuple[tuple[str, dict[
     return tuple((str(out / name), dataclasses.asdict(plan[name])) for name in names)
 
 
-def _tests(plan: Plan, out: Path, slots: int, test_all: bool) -> list[Order]:
+def _tests(plan: Plan, out: Path, slots: int, test_all: bool, own: Collection[str]) -> list[Order]:
     """Orders to judge what was selected and the fixed architectures; others lose the score of an earlier selection."""
     table = rows(plan, out)
     chosen = selected(plan, table)
@@ -98,7 +100,7 @@ def _tests(plan: Plan, out: Path, slots: int, test_all: bool) -> list[Order]:
         elif row["test"] is None:
             wanted.append(row["run"])
     parts = [part for i in range(slots) if (part := wanted[i::slots])]
-    return [Order(f"test-{i}", TEST, _work(plan, out, part)) for i, part in enumerate(parts, 1)]
+    return [Order(f"test-{i}", TEST, _work(plan, out, part), own=tuple(own)) for i, part in enumerate(parts, 1)]
 
 
 def _is_search(config: Config) -> bool:

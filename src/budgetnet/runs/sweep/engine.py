@@ -25,6 +25,8 @@ class Order:
     """Folders and configurations."""
     command: str = ""
     """What the user wrote, for the folders."""
+    own: tuple[str, ...] = ()
+    """Names of the user's own code, as the sweep's command line gave them."""
 
     def to_json(self, **settings: Any) -> str:
         """One line, with what an engine adds: threads, the current folder."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from budgetnet.budgets.feasibility import check, profile
@@ -19,21 +20,21 @@ class Estimate:
     refusal: str = ""
 
 
-def estimates(plan: Plan) -> dict[str, Estimate]:
+def estimates(plan: Plan, own: Collection[str] = ()) -> dict[str, Estimate]:
     """One for each run; runs that differ only in seed or λ take the same time."""
     known: dict[Config, Estimate] = {}
     found: dict[str, Estimate] = {}
     for name, config in plan.items():
         alike = replace(config, seed=0, penalty=None)
         if alike not in known:
-            known[alike] = _estimate(alike)
+            known[alike] = _estimate(alike, own)
         found[name] = known[alike]
     return found
 
 
-def _estimate(config: Config) -> Estimate:
+def _estimate(config: Config, own: Collection[str]) -> Estimate:
     try:
-        job = prepare(config)
+        job = prepare(config, own)
         anchor = job.architecture or check(profile(job.budgets, config.seed), config.seed)
         return Estimate(estimated_seconds(job, anchor))
     except UserError as error:

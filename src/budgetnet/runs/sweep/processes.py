@@ -20,7 +20,8 @@ from budgetnet.errors import UserError
 from budgetnet.runs.config import Config
 from budgetnet.runs.sweep.engine import FAILED, INTERRUPTED, Asked, Ending, Order
 
-COMMAND = ("-m", "budgetnet.runs.sweep.child")
+COMMAND = ("-P", "-m", "budgetnet.runs.sweep.child")
+"""The current folder is not on the path of a run, except while the user's own code is loaded."""
 LOG = "log.txt"
 """In a run's folder: what its process said."""
 RETRIES = 3
