@@ -193,7 +193,8 @@ def test_strings_of_a_run_are_text(tmp_path: Path) -> None:
     summary["phases"] = {EVIL: 3}
     (path / "summary.json").write_text(json.dumps(summary))
     with (path / "archive.jsonl").open("a") as file:
-        entry = {"phase": EVIL, "epoch": EVIL, "costs": {EVIL: 3.0}, "validation_accuracy": 0.5, "feasible": True}
+        entry = {"kept": "00", "phase": EVIL, "epoch": 1, "costs": {EVIL: 3.0}, "validation_accuracy": 0.5}
+        entry["feasible"] = True
         file.write(json.dumps(entry) + "\n")
     for runs in ([path], [path, make_run(tmp_path / "other")]):
         text = report(runs)
@@ -206,6 +207,27 @@ def test_strings_of_a_run_are_text(tmp_path: Path) -> None:
         assert any(
             EVIL in json.dumps(spec, ensure_ascii=False).replace('\\"', '"') for spec in page.data["charts"].values()
         )
+
+
+def test_characters_that_act_reach_neither_page_nor_charts(tmp_path: Path) -> None:
+    """The chart library ends the whole process on some of them, and XML forbids most."""
+    acting = "a\x00b\x01\x1b[2J\u202e\x7f\ufffe"
+    path = make_run(tmp_path / "run", labels=(acting, "b"))
+    change(path, "config.json", command=acting)
+    summary = json.loads((path / "summary.json").read_text())
+    summary["budgets"][0] |= {"cost": acting, "unit": acting, "text": acting}
+    change(path, "summary.json", budgets=summary["budgets"], phases={acting: 3})
+    archived = {"kept": "00", "phase": acting, "epoch": 1, "costs": {acting: 3.0}, "validation_accuracy": 0.5}
+    (path / "archive.jsonl").write_text(json.dumps({**archived, "feasible": True}) + "\n")
+    with (path / "records.jsonl").open("a") as file:
+        line = Record("epoch", acting, 1, 2, 0.0, {"loss": 1.0, f"cost/{acting}": 1.0}).to_json()
+        file.write(f"{line}\n")
+    text = report([path, make_run(tmp_path / "other", epochs=4)])
+    assert "a\ufffdb" in text
+    assert not {"\x00", "\x01", "\x1b", "\u202e", "\ufffe"} & set(Page(text).words)
+    for spec in Page(text).data["charts"].values():
+        assert not {"\x00", "\x01", "\x1b", "\u202e"} & set(json.dumps(spec, ensure_ascii=False))
+        assert "\\u0000" not in json.dumps(spec)
 
 
 @given(st.dictionaries(st.text(max_size=9), st.lists(st.text(max_size=9) | st.integers(), max_size=4), max_size=4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from budgetnet.errors import UserError
-from budgetnet.pictures.watch import ADDRESS, serve
+from budgetnet.pictures.watch import ADDRESS, Watcher, serve
 from budgetnet.records.records import Record
 from tests.run_folders import make_run
 
@@ -150,3 +151,11 @@ def test_a_port_in_use_and_a_folder_that_is_no_run(server: ThreadingHTTPServer, 
         serve([runs], server.server_address[1])
     with pytest.raises(UserError, match="not a run folder"):
         serve([tmp_path], 0)
+
+
+def test_a_run_that_is_deleted_while_it_is_watched_leaves_the_page(tmp_path: Path) -> None:
+    watcher = Watcher([make_run(tmp_path / "run", epochs=4)])
+    _, before = watcher.now()
+    shutil.rmtree(tmp_path / "run")
+    _, after = watcher.now()
+    assert after is before

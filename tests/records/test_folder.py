@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from budgetnet.errors import UserError
-from budgetnet.naming.files import LARGEST
+from budgetnet.naming.files import LARGEST, TEMPORARY
 from budgetnet.records.folder import RunFolder, find_runs, new_folder, read_run
 from budgetnet.records.records import JsonLines, Record
 from tests.small_runs import run_cli
@@ -155,6 +155,13 @@ def test_the_lock_follows_no_link_and_truncates_nothing(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="another process is at work"), RunFolder(folder).locked():
             pass
     assert precious.read_text() == "precious"
+
+
+def test_files_that_a_killed_process_left_are_removed(run: Path) -> None:
+    (run / f"{TEMPORARY}0123").write_text("half a fi")
+    with RunFolder(run).locked():
+        assert not list(run.glob(f"{TEMPORARY}*"))
+    assert RunFolder(run).finished
 
 
 def test_records_follow_no_link_and_wait_for_no_pipe(tmp_path: Path) -> None:

@@ -54,14 +54,21 @@ class Watcher:
         self._read: dict[Path, tuple[str, RunFiles]] = {}
 
     def now(self) -> tuple[str, Content]:
-        """The content at this moment, and a stamp that differs when the content does."""
+        """The content at this moment, and a stamp that differs when the content does.
+
+        A folder that is deleted while it is watched leaves the page as it was.
+        """
         with self._lock:
             folders = find_runs(self.paths)
             stamps = [_stamp(folder) for folder in folders]
-            stamp = hashlib.sha256("\n".join(stamps).encode()).hexdigest()[:16]
+            stamp = hashlib.sha256("\n".join(stamps).encode(errors="replace")).hexdigest()[:16]
             if self._content is None or stamp != self._stamp:
-                runs = [self._run(folder, its) for folder, its in zip(folders, stamps, strict=True)]
-                self._content = content(make_view(runs, self._networks), pictures=False)
+                try:
+                    runs = [self._run(folder, its) for folder, its in zip(folders, stamps, strict=True)]
+                    self._content = content(make_view(runs, self._networks), pictures=False)
+                except UserError:
+                    if self._content is None:
+                        raise
                 self._stamp = stamp
             return self._stamp, self._content
 

@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from budgetnet.budgets.certificate import Certificate
 from budgetnet.errors import UserError
 from budgetnet.naming import files
-from budgetnet.naming.files import LARGEST_BINARY, Missing, write_file
+from budgetnet.naming.files import LARGEST_BINARY, TEMPORARY, Missing, write_file
 from budgetnet.records import records
 from budgetnet.records.records import Record
 from budgetnet.records.results import Candidate, DataDescription, Origin, Summary
@@ -128,6 +128,12 @@ class RunFolder:
                 f"{self.path} has no {name}; give the folder of a run, as `budgetnet runs` lists them"
             ) from None
 
+    def _clean(self) -> None:
+        """Removes what a killed process had not written to its end; nobody else is at work here."""
+        for path in self.path.glob(f"{TEMPORARY}*"):
+            with suppress(OSError):
+                path.unlink()
+
     @contextmanager
     def locked(self, patience: float = 0.0) -> Iterator[None]:
         """Keeps other processes out of the folder, which is made if it is missing.
@@ -147,6 +153,7 @@ class RunFolder:
                 if time.monotonic() >= deadline:
                     raise UserError(f"another process is at work in {self.path}; wait for it or choose another --out")
                 time.sleep(LOCK_PAUSE)
+            self._clean()
             yield
         finally:
             os.close(handle)

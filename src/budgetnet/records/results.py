@@ -59,7 +59,7 @@ class Summary:
         architecture: The names of the edges that the network keeps.
         budgets: The budgets, in the order in which they were given.
         validation_accuracy: The metric on all validation data.
-        test_accuracy: The metric on all test data; None if nobody has looked at them.
+        test_accuracy: The metric on all test data; None if the network was not tested.
         macs: Multiply-adds of the network for one input.
         params: Parameters of the network.
         seconds: Seconds of all phases together.

@@ -83,7 +83,7 @@ def _line(row: PublishedRow, table: PublishedTable, paper: Setting, ours: Ours |
 
 
 def _ours(table: PublishedTable, rows: Sequence[Row], models: Mapping[str, str]) -> dict[str, list[Ours]]:
-    """By model: fixed networks, and of the searches under this cost those on the validation front, dearest first.
+    """By model: fixed networks, and searches under this cost that are on the validation front, expensive ones first.
 
     One front for each model, whatever the width of the fabric that it was found in.
     """

@@ -287,3 +287,17 @@ def test_an_ending_is_told_with_the_score_of_all_validation_data(
         display.tell(Ending("one", "finished" if finished else "interrupted"))
     told = "1/2 one: finished, validation 50.0%" if finished else "0/2 one: interrupted, validation 25.0%"
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"budgets": 3}', '{"runs": 3}'])
+def test_a_damaged_run_is_a_row_and_a_damaged_plan_a_sentence(tmp_path: Path, content: str) -> None:
+    plan = plan_of(budgets=["macs<=1", "macs<=2"])
+    out, (bad, good) = tmp_path / "s", plan
+    run_sweep(plan, out, Written({bad: (1.0, 0.5), good: (2.0, 0.6)}))
+    (out / bad / "summary.json").write_text(content)
+    swept = run_sweep(plan, out, Written({}))
+    assert [(row["run"], row["state"]) for row in swept.table] == [(bad, "failed"), (good, "finished")]
+    assert "summary.json" in swept.table[0]["message"]
+    (out / "sweep.json").write_text(content)
+    with pytest.raises(UserError, match=r"sweep\.json"):
+        run_sweep(plan, out, Written({}))

@@ -1,4 +1,4 @@
-"""The architecture of a run: its picture, and the frames of the slider that shows the distribution settle."""
+"""The architecture of a run: its picture, and the frames of the slider through the epochs of the search."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def _learning(panel: _Panel) -> Iterator[Chart | None]:
 
 
 def _distribution(panel: _Panel, limits: list[Limit]) -> Iterator[Chart | None]:
-    caption = "How undecided the edge distribution is, in bits per edge: 0 when it has settled."
+    caption = "Entropy of the edge distribution, in bits per edge: 0 when every edge is certain."
     yield panel.chart("Entropy", caption, [("entropy", "entropy")])
     for limit in limits:
         name = limit.cost

@@ -13,13 +13,14 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from budgetnet.errors import UserError
-from budgetnet.naming.files import write_file
+from budgetnet.naming.files import read_json, write_file
+from budgetnet.naming.values import typed
 from budgetnet.runs.sweep.engine import FAILED, REFUSED, Asked, Ending, Order, code_version
 from budgetnet.runs.sweep.processes import cores, supervise
 
@@ -148,27 +149,35 @@ def work(text: str) -> str:
     return json.dumps(asdict(supervise(text, pulse.silent)))
 
 
+@dataclass(frozen=True)
+class Beat:
+    """What a sweep writes about itself every second."""
+
+    session: str
+    count: int
+    stop: bool
+
+
 class Pulse:
     """A sweep as its workers see it: a file that changes as long as the sweep is there."""
 
     def __init__(self, path: Path, session: str) -> None:
         self.path = path
         self.session = session
-        self._last: dict[str, Any] | None = None
+        self._last: Beat | None = None
         self._changed = time.monotonic()
 
-    def read(self) -> dict[str, Any] | None:
-        """What the file says; None if there is none."""
+    def read(self) -> Beat | None:
+        """What the file says; None if there is none that can be read."""
         try:
-            content: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return typed(read_json(self.path, follow=False), Beat, str(self.path))
+        except UserError:
             return None
-        return content
 
     def silent(self) -> bool:
         """Whether the sweep asks to stop, was started again, or is gone."""
         found, now = self.read(), time.monotonic()
-        if found is None or found["session"] != self.session or found["stop"]:
+        if found is None or found.session != self.session or found.stop:
             return True
         if found != self._last:
             self._last, self._changed = found, now

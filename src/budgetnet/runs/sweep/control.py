@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from budgetnet.errors import UserError
+from budgetnet.naming.values import typed
 from budgetnet.records.folder import RunFolder
 from budgetnet.runs.config import Config
 from budgetnet.runs.execute import write_test_score
@@ -45,7 +46,7 @@ def run_sweep(
     test_all: bool = False,
     own: Collection[str] = (),
 ) -> Swept:
-    """Runs or goes on with a sweep. Test data are looked at when every run has ended, for what was selected alone.
+    """Runs or resumes a sweep. When every run has ended, the selected runs are evaluated on the test data.
 
     With `test_all`, for every run: where recipes are compared over seeds, nothing is selected. `own` are the names of
     code that the user gave to this process.
@@ -69,12 +70,19 @@ def check_folder(plan: Plan, out: Path) -> None:
         if out.is_dir() and any(path.name != ".lock" for path in out.iterdir()):
             raise UserError(f"{out} holds something else than a sweep; choose another --out")
         return
-    for name, settings in RunFolder(out).read_json(PLAN)["runs"].items():
+    for name, settings in typed(RunFolder(out).read_json(PLAN), _Planned, str(out / PLAN)).runs.items():
         if name not in plan or _what(settings) != _what(plan[name].to_dict()):
             raise UserError(
                 f"{out} holds another sweep: its run {name} is missing or different here; "
                 "give the settings that it was started with (more runs are welcome), or choose another --out"
             )
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A plan as sweep.json holds it: the settings of each run."""
+
+    runs: Mapping[str, Mapping[str, Any]]
 
 
 def _what(settings: Mapping[str, Any]) -> dict[str, Any]:

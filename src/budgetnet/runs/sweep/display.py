@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from budgetnet.errors import UserError
 from budgetnet.naming.values import printable
 from budgetnet.pictures.report.numbers import number
 from budgetnet.records.folder import RunFolder
@@ -106,7 +108,9 @@ class Display:
         self._done += ending.state == FINISHED
         self._unwell += ending.state != FINISHED
         # The records have looks at a part of the validation data; the summary has all of it.
-        found = folder.summary().validation_accuracy if folder.finished else follower.validation
+        found = follower.validation
+        with suppress(UserError):  # a run without a summary has the score of its records
+            found = folder.summary().validation_accuracy
         score = "" if found is None else f", validation {found:.1%}"
         what = printable(ending.message or f"{ending.state}{score}", LONGEST)
         self._console.print(f"{self._done}/{self._total} {ending.name}: {what}", markup=False, soft_wrap=True)

@@ -9,15 +9,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from budgetnet.errors import UserError
 from budgetnet.naming.files import write_file
 from budgetnet.naming.values import typed
 from budgetnet.pictures.pareto import Point, front
 from budgetnet.records.folder import RunFolder
-from budgetnet.records.results import Metric
+from budgetnet.records.results import Metric, Summary
 from budgetnet.runs.config import Config
-from budgetnet.runs.sweep.engine import FINISHED, INTERRUPTED
+from budgetnet.runs.sweep.engine import FAILED, FINISHED, INTERRUPTED
 from budgetnet.runs.sweep.plan import AND, Plan
 
 COLUMNS = (
@@ -42,7 +43,7 @@ def selected(plan: Plan, table: Sequence[Row]) -> set[str]:
     """The runs on the front of (cost, validation score), as in the paper: one front for each method.
 
     A method is a space with a recipe, on some data, judged by some metric, under some cost: that of a run's first
-    budget. Fixed architectures take no part, and test scores are not looked at.
+    budget. Fixed architectures take no part, and neither do test scores.
     """
     methods: dict[tuple[str, ...], list[Row]] = {}
     for row in table:
@@ -64,9 +65,7 @@ def _searched(config: Config) -> bool:
 
 
 def _row(name: str, config: Config, folder: RunFolder) -> Row:
-    summary = folder.summary() if folder.finished else None
-    failure = _failure(folder) if summary is None else None
-    metric = folder.data().metric if summary and os.path.lexists(folder.path / "data.json") else Metric()
+    summary, metric, failure = _found(folder)
     limits = summary.budgets if summary else ()
     first = limits[0] if limits else None
     return {
@@ -98,8 +97,19 @@ def _row(name: str, config: Config, folder: RunFolder) -> Row:
 class Failure:
     """How a run ended that did not end well, as failure.json holds it."""
 
-    state: Literal["refused", "failed"]
+    state: str
     message: str
+
+
+def _found(folder: RunFolder) -> tuple[Summary | None, Metric, Failure | None]:
+    """The result of a run, or how it ended; one that cannot be read has failed, and does not hide the others."""
+    try:
+        if not folder.finished:
+            return None, Metric(), _failure(folder)
+        known = os.path.lexists(folder.path / "data.json")
+        return folder.summary(), folder.data().metric if known else Metric(), None
+    except UserError as error:
+        return None, Metric(), Failure(FAILED, str(error))
 
 
 def _failure(folder: RunFolder) -> Failure | None:
