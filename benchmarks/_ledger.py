@@ -16,11 +16,8 @@ from typing import Any
 from benchmarks._common import commit, machine
 from budgetnet.naming.files import write_file
 from budgetnet.records.records import read
-from budgetnet.strategies.recipes import choose
+from budgetnet.strategies.recipes import RISE, fast
 
-RECIPE = "fast"
-TRAINING = ("finish_epochs", "batch_size", "lr", "momentum", "nesterov", "weight_decay", "schedule", "rise")
-"""What the training of a network alone depends on, of a recipe's fields."""
 COLUMNS = ("space", "seed", "macs", "params", "validation", "test", "seconds")
 """Of a sweep's row."""
 
@@ -36,8 +33,10 @@ class Network:
 
     def key(self, space: str, data: str, epochs: float) -> str:
         """Of its entry."""
-        recipe = choose(RECIPE, float(epochs), "classification")
-        training = [getattr(recipe, field) for field in TRAINING]
+        recipe = fast(float(epochs))
+        # Nesterov's momentum and one cycle: written out since the keys of the entries have them
+        steps = [recipe.finish_epochs, recipe.batch_size, recipe.lr, recipe.momentum, True, recipe.weight_decay]
+        training = [*steps, "one-cycle", RISE]
         known = (space, data, self.kept or self.architecture, self.seed, training)
         return hashlib.blake2b(repr(known).encode(), digest_size=8).hexdigest()
 

@@ -15,7 +15,7 @@ from budgetnet.data.feeds import laid_out
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import resnet_fabric
-from budgetnet.strategies.recipes import fast, paper
+from budgetnet.strategies.recipes import fast
 from budgetnet.training.tasks import Task
 
 BATCH = 128
@@ -108,7 +108,7 @@ def optimizer_of(module: nn.Module) -> torch.optim.Optimizer:
         1e-4,
         recipe.momentum,
         weight_decay=recipe.weight_decay,
-        nesterov=recipe.nesterov,
+        nesterov=True,
         foreach=True,
     )
 
@@ -165,7 +165,7 @@ class Sampled:
         self.graph, self.cost, self.groups = net.graph, macs(net), groups
         self.full = self.cost(net.graph.full)
         self.generator = torch.Generator().manual_seed(seed)
-        self.stratified = (fast() if groups < BATCH else paper()).stratified
+        self.stratified = groups < BATCH  # the paper draws one architecture per example, each by itself
         self.distribution = EdgeDistribution(net.graph, self._logit(share))
         self.shares: list[float] = []
         """The mean live share of each set that was given."""

@@ -16,9 +16,8 @@ from benchmarks._common import Answer, answer, arguments, pin_threads, write_ans
 from benchmarks._networks import BATCH, LARGE, SMALL, Size, optimizer_of
 from budgetnet.budgets.budget import parse_all
 from budgetnet.budgets.feasibility import check, profile
-from budgetnet.network.distribution import EdgeDistribution
-from budgetnet.strategies.policy import Policy, initial_logits
-from budgetnet.strategies.recipes import fast
+from budgetnet.strategies.policy import Policy, PolicySettings, default_rate
+from budgetnet.strategies.start import budgeted_start
 from budgetnet.training.tasks import Task
 
 BAR = 0.05
@@ -29,11 +28,9 @@ WARMUPS = 1
 def shares(size: Size, repeats: int) -> list[float]:
     """The policy's share of each step."""
     net, (inputs, targets) = size.fabric(width=18).train(), size.batch()
-    budgets, recipe, task = parse_all([BUDGET], net), fast(), Task()
-    distribution = EdgeDistribution(net.graph)
-    with torch.no_grad():
-        distribution.logits.copy_(initial_logits(recipe, budgets, net.graph, check(profile(budgets, 0), 0)))
-    policy = Policy(distribution, budgets, recipe, steps=1000)
+    budgets, task = parse_all([BUDGET], net), Task()
+    distribution = budgeted_start(budgets, net.graph, check(profile(budgets, 0), 0)).distribution(net.graph)
+    policy = Policy(distribution, budgets, PolicySettings(default_rate(1000)))
     optimizer, generator = optimizer_of(net), torch.Generator().manual_seed(0)
     found = []
     for _ in range(repeats + WARMUPS):
@@ -45,7 +42,7 @@ def shares(size: Size, repeats: int) -> list[float]:
         losses.mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         trained = time.perf_counter()
-        policy.update(draw, losses, 0.5, inputs)
+        policy.update(draw, losses, inputs)
         end = time.perf_counter()
         found.append((sampled - start + end - trained) / (end - start))
     return found[WARMUPS:]

@@ -31,9 +31,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks._common import numbers, per_share, shares, summarise, write_result
-from benchmarks._opponents import Opponents, Table, add_protocol, interpolated, mean_points
+from benchmarks._opponents import CHOOSERS, Opponents, Table, add_protocol, interpolated, mean_points
 from budgetnet.records.folder import RunFolder
-from budgetnet.strategies.recipes import choose
+from budgetnet.strategies.named import choose
+from budgetnet.strategies.recipes import Recipe
 
 SHARES = {"resnet": (1.0, 0.6, 0.3), "neural": (0.3, 0.1), "fashion": (0.6, 0.3)}
 PARTS = ("hand", "random", "long", "scratch", "evolution", "local")
@@ -73,12 +74,12 @@ class Comparison:
             return self.opponents.random(share, self.long[share], self.longer[share])
         if name == "scratch":
             return self._scratch(share)
-        other = f"{self.recipe}{',' if ':' in self.recipe else ':'}settle={name},wild=0"
-        return self._search(self.recipe if name == "search" else other, share)
+        if name in CHOOSERS:
+            return self.opponents.chosen_by(name, self.recipe, share, self.seeds[: self.pairs])
+        return self._search(self.recipe, share)
 
     def _search(self, recipe: str, share: float) -> Table:
-        seeds = self.seeds if recipe == self.recipe else self.seeds[: self.pairs]
-        run = {"recipes": [recipe], "budgets": [self.opponents.protocol.budget(share)], "seeds": list(seeds)}
+        run = {"recipes": [recipe], "budgets": [self.opponents.protocol.budget(share)], "seeds": list(self.seeds)}
         return self.opponents.sweep(self._folder(recipe, share), [run], test_all=True)
 
     def _scratch(self, share: float) -> Table:
@@ -93,6 +94,7 @@ class Comparison:
     def wall(self, share: float) -> list[float]:
         """The time of each search over that of training what it found: its finish, and the epochs of its race."""
         recipe = choose(self.recipe, self.opponents.protocol.epochs, "classification")
+        assert isinstance(recipe, Recipe)
         alone = recipe.finish_epochs / (recipe.finish_epochs - recipe.winner_epochs)
         ratios = []
         for row in self.part("search", share):

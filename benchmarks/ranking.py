@@ -2,7 +2,7 @@
 
 Random sub-architectures of a budget (`benchmarks/_opponents.py` has the protocol) with their test accuracy from scratch
 are scored at the end of the search phase, for several seeds of the search: on shared weights, on the validation images
-that settle looks at and on all of them, with the batch-norm statistics of the super network and with ones of their own;
+that Choose sees and on all of them, with the batch-norm statistics of the super network and with ones of their own;
 by Γ: the negative sum of its logits over the edges of a network, and of what these have gained in the search; and by
 capacity, which needs no search at all. Then, with the first seed, the networks race, all against each other, and all of
 them run in the final if there is one. For comparison: the training losses of their own first epochs from scratch.
@@ -16,8 +16,8 @@ not trained again.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -26,16 +26,16 @@ from torch import Tensor
 
 from benchmarks._common import numbers, pin_threads, summarise, write_result
 from benchmarks._opponents import Opponents, Table, add_protocol
-from budgetnet.budgets.feasibility import check, profile
-from budgetnet.errors import Interrupted
+from budgetnet.costs import macs, params
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture, Graph
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import prepare
-from budgetnet.strategies.capacity import capacity_of
-from budgetnet.strategies.loop import PHASES, Loop
-from budgetnet.strategies.policy import initial_logits
+from budgetnet.runs.execute import check_job, make_runner, make_trainer, prepare
+from budgetnet.strategies.phases import RunRace, Search, WarmUp, steps_of
 from budgetnet.strategies.race import Race
+from budgetnet.strategies.recipes import Recipe
+from budgetnet.strategies.runner import Runner
 from budgetnet.training.evaluation import evaluate, recalibrate
 
 FLOOR = 0.5
@@ -43,53 +43,58 @@ EPOCHS = 4
 """First epochs of the training from scratch that are looked at."""
 
 
-def searched(config: Config) -> Loop:
-    """The loop of a search, stopped where the search phase has ended."""
+def searched(config: Config) -> Runner:
+    """A search, stopped where the search phase has ended."""
     job = prepare(config)
-    fallback = check(profile(job.budgets, config.seed), config.seed)
-    loop = Loop(job.net, job.task, job.train, job.validation, job.budgets, job.recipe, fallback, seed=config.seed)
-    loop.should_stop = lambda: PHASES[loop.phase] == "settle"
-    try:
-        loop.run()
-    except Interrupted:
-        return loop
-    raise AssertionError("a recipe without settle has nothing to rank by")
+    runner = make_runner(job, check_job(job), make_trainer(job))
+    runner.phases = [phase for phase in runner.phases if isinstance(phase, WarmUp | Search)]
+    for phase in runner.phases:
+        runner.state.phase = phase.name
+        phase.run(runner.state, runner.trainer)
+        assert runner.state.fit is not None
+        runner.state.fit.step = 0
+    return runner
 
 
-def scores(loop: Loop, architecture: Architecture) -> dict[str, float]:
-    """Losses on shared weights: on what settle sees and on all validation data, before and after re-estimation."""
-    model = extract(loop.net, architecture)
+def scores(runner: Runner, architecture: Architecture) -> dict[str, float]:
+    """Losses on shared weights: on what Choose sees and on all validation data, before and after re-estimation."""
+    trainer, model = runner.trainer, extract(runner.state.net, architecture)
     found = {}
     for when in ("before", "after"):
         if when == "after":
-            recalibrate(model, loop.train)
-        for what, count in (("settle", loop.recipe.settle_examples), ("all", None)):
-            found[f"{what}_{when}"], _ = evaluate(model, loop.task, loop.validation.evaluation(count))
+            recalibrate(model, trainer.train)
+        for what, count in (("settle", runner.state.archive.examples), ("all", None)):
+            found[f"{what}_{when}"], _ = evaluate(model, trainer.task, trainer.validation.evaluation(count))
     return found
 
 
-def beliefs(loop: Loop, start: Tensor, architecture: Architecture) -> dict[str, float]:
+def beliefs(runner: Runner, start: Tensor, architecture: Architecture) -> dict[str, float]:
     """What Γ holds against an architecture, what it has learned against it since its start, and want of capacity."""
-    learned, gates = loop.policy.distribution.logits.detach(), architecture.live().gates()
+    state = runner.state
+    learned, gates = state.searching.distribution.logits.detach(), architecture.live().gates()
     return {
         "policy": -float(learned[gates].sum()),
         "policy_learned": float((start - learned)[gates].sum()),
-        "capacity": -float(capacity_of(loop.net)(gates[None])[0]),
+        "capacity": -capacity(state.net, architecture),
     }
 
 
-def raced(loop: Loop, architectures: Sequence[Architecture], fresh: Mapping[str, Tensor]) -> list[dict[str, float]]:
-    """The losses by which a race of all these judges them, after its first round and after a final of all of them."""
-    lengths = loop.total_steps("race"), loop.total_steps("final")
-    race = Race([each.gates() for each in architectures], lengths, len(architectures) if loop.recipe.final else 1)
-    loop.net.load_state_dict(fresh)
-    loop.phase, loop.step, loop.race = PHASES.index("race"), 0, race
-    loop.should_stop = lambda: PHASES[loop.phase] == "finish"
-    with suppress(Interrupted):
-        loop.run()
-    first, final = race.losses[: len(race.racers)], race.losses[len(race.racers) :]
-    found = [{"race": loss} for loss in first]
-    for place, loss in zip(sorted(range(len(first)), key=first.__getitem__), final, strict=False):
+def capacity(net: SuperNetwork, architecture: Architecture) -> float:
+    """How much an architecture may learn, guessed without training: log of multiply-adds times parameters."""
+    return math.log(max(1.0, macs(net)(architecture))) + math.log(max(1.0, params(net)(architecture)))
+
+
+def raced(config: Config, architectures: Sequence[Architecture]) -> list[dict[str, float]]:
+    """The losses by which a race of all these judges them, after its first rung and after a second one of all."""
+    job = prepare(config)
+    recipe, runner = job.recipe, make_runner(job, check_job(job), make_trainer(job))
+    assert isinstance(recipe, Recipe)
+    lengths = [steps_of(epochs, job.train) for epochs, _ in recipe.rungs]
+    race = Race([each.gates() for each in architectures], tuple((steps, len(architectures)) for steps in lengths))
+    runner.state.phase, runner.state.race = RunRace.name, race
+    RunRace(recipe.lr, recipe.rungs).run(runner.state, runner.trainer)
+    found = [{"race": loss} for loss in race.losses[0]]
+    for place, loss in zip(race.contestants(1), race.losses[1], strict=False) if len(lengths) > 1 else ():
         found[place]["final"] = loss
     return found
 
@@ -111,12 +116,13 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
     return ranks
 
 
-def believed(config: Config, trained: Table) -> tuple[Loop, list[dict[str, float]]]:
+def believed(config: Config, trained: Table) -> tuple[Runner, list[dict[str, float]]]:
     """A search, stopped at the end of its search phase, and what it then holds against each network."""
-    loop = searched(config)
-    start = initial_logits(loop.recipe, loop.budgets, loop.net.graph, loop.fallback)
-    networks = [kept(loop.net.graph, row["kept"]) for row in trained]
-    return loop, [scores(loop, network) | beliefs(loop, start, network) for network in networks]
+    runner = searched(config)
+    assert runner.state.start is not None
+    start = runner.state.start.logits
+    networks = [kept(runner.state.net.graph, row["kept"]) for row in trained]
+    return runner, [scores(runner, network) | beliefs(runner, start, network) for network in networks]
 
 
 def correlations(losses: Sequence[Mapping[str, float]], truth: Sequence[float]) -> dict[str, float]:
@@ -152,10 +158,10 @@ def main() -> None:
     truth = [row["test"] for row in trained]
     searches = {seed: believed(replace(config, seed=seed), trained) for seed in given.seeds}
     single = [{f"own_epoch_{n}": loss for n, loss in enumerate(row["losses"][:EPOCHS], 1)} for row in trained]
-    loop, _ = searches[given.seeds[0]]
-    if loop.recipe.races:
-        networks = [kept(loop.net.graph, row["kept"]) for row in trained]
-        found = raced(loop, networks, prepare(config).net.state_dict())
+    runner, _ = searches[given.seeds[0]]
+    if config.make_recipe("classification").keeps_initial_weights:
+        networks = [kept(runner.state.net.graph, row["kept"]) for row in trained]
+        found = raced(config, networks)
         single = [own | race for own, race in zip(single, found, strict=True)]
     by_seed = [correlations(losses, truth) for _, losses in searches.values()]
     shared = {key: summarise(row[key] for row in by_seed) for key in by_seed[0]}

@@ -11,28 +11,26 @@ from __future__ import annotations
 import copy
 import itertools
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks._common import answer, arguments, paired, pin_threads, rounds, write_answers
-from budgetnet.budgets.feasibility import check, profile
-from budgetnet.network.graph import Architecture
 from budgetnet.records.records import JsonLines
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import Job, prepare
-from budgetnet.strategies.loop import Loop
+from budgetnet.runs.execute import Checked, Job, check_job, make_runner, make_trainer, prepare
+from budgetnet.strategies.runner import Runner
 from budgetnet.training import checkpoint
 
 BAR = 1.03
 
 
-def loop(job: Job, anchor: Architecture, **options: Any) -> Loop:
-    """The loop of a job, on a copy of its network."""
-    net = copy.deepcopy(job.net)
-    return Loop(net, job.task, job.train, job.validation, job.budgets, job.recipe, anchor, **options)
+def runner(job: Job, checked: Checked, **options: Any) -> Runner:
+    """The phases of a job, on a copy of its network."""
+    return make_runner(replace(job, net=copy.deepcopy(job.net)), checked, make_trainer(job, **options))
 
 
-def recorded(job: Job, anchor: Architecture, folder: Path) -> None:
+def recorded(job: Job, checked: Checked, folder: Path) -> None:
     """A search that writes what a run writes."""
     lines, numbers = JsonLines(folder / "records.jsonl"), itertools.count()
     with checkpoint.Writer(folder / "checkpoints") as writer:
@@ -40,7 +38,7 @@ def recorded(job: Job, anchor: Architecture, folder: Path) -> None:
         def save(state: dict[str, Any]) -> None:
             writer.save(next(numbers), {**state, "records": lines.position})
 
-        loop(job, anchor, sink=lines, save=save).run()
+        runner(job, checked, sink=lines, save=save).run()
     lines.close()
 
 
@@ -49,12 +47,12 @@ def main() -> None:
     options = arguments(__doc__, repeats=5, images=2560)
     pin_threads(1)
     job = prepare(Config(data=f"embedded:limit={options.images}", epochs=1, threads=1))
-    anchor = check(profile(job.budgets, 0), 0)
+    checked = check_job(job)
     with tempfile.TemporaryDirectory(dir=".") as folder:
         names = map(str, itertools.count())
         sides = {
-            "on": lambda: recorded(job, anchor, Path(folder) / next(names)),
-            "off": lambda: loop(job, anchor).run(),
+            "on": lambda: recorded(job, checked, Path(folder) / next(names)),
+            "off": lambda: runner(job, checked).run(),
         }
         seconds = rounds(sides, options.repeats, warmups=1)
     found = answer("records and checkpoints on / off", paired(seconds["on"], seconds["off"]), BAR)

@@ -23,11 +23,9 @@ from budgetnet.budgets.budget import parse_all
 from budgetnet.budgets.feasibility import check, profile
 from budgetnet.costs import AdditiveCost
 from budgetnet.costs.memory import allocated_peak
-from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.runs.config import Config
-from budgetnet.strategies.policy import initial_logits
-from budgetnet.strategies.recipes import fast
+from budgetnet.strategies.start import budgeted_start
 
 BAR = 1.25
 GROUPS = 8
@@ -93,10 +91,7 @@ def measure(size: Size, repeats: int) -> tuple[list[Answer], dict[str, Any]]:
 def _default_warm_up(net: SuperNetwork, count: int) -> list[Tensor]:
     """What the default recipe samples in its warm-up, under the default budget."""
     budgets = parse_all(Config().budgets, net)
-    distribution = EdgeDistribution(net.graph)
-    with torch.no_grad():
-        anchor = check(profile(budgets, 0), 0)
-        distribution.logits.copy_(initial_logits(fast(), budgets, net.graph, anchor))
+    distribution = budgeted_start(budgets, net.graph, check(profile(budgets, 0), 0)).distribution(net.graph)
     generator = torch.Generator().manual_seed(0)
     return [distribution.sample(GROUPS, generator).gates for _ in range(count)]
 

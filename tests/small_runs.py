@@ -25,9 +25,10 @@ from budgetnet.naming import own_names
 from budgetnet.network.graph import Architecture, Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.records import TIME_FIELDS, Record
-from budgetnet.strategies.loop import Loop
-from budgetnet.strategies.recipes import Recipe, fast
+from budgetnet.strategies.recipes import TIME_SHARES, Recipe, Strategy, fast
+from budgetnet.strategies.runner import Runner
 from budgetnet.training.tasks import Task
+from budgetnet.training.trainer import Trainer
 
 INPUTS, CLASSES = 6, 3
 
@@ -63,18 +64,18 @@ def short(**changes: Any) -> Recipe:
     finish = changes.get("finish_epochs", 2)
     races = {"race_epochs": 0.2 * finish, "final_epochs": 0.3 * finish}
     epochs = {"warmup_epochs": 1, "search_epochs": 2, "finish_epochs": finish, **races}
-    sizes = {"batch_size": 32, "groups": 4, "settle_examples": 64, "settle_evaluations": 6}
+    sizes = {"batch_size": 32, "groups": 4, "choose_examples": 64, "candidates": 6}
     return replace(fast(), **{**epochs, **sizes, **changes})
 
 
-def make_loop(
+def make_runner(
     budgets: Sequence[BudgetLike] = ("macs<=60%",),
     net: SuperNetwork | None = None,
-    recipe: Recipe | None = None,
+    recipe: Strategy | None = None,
     seed: int = 0,
     **options: Any,
-) -> Loop:
-    """The loop of a search on 160 vectors, checked as a run does it."""
+) -> Runner:
+    """The runner of a search on 160 vectors, checked as a run does it."""
     net = net or mlp()
     recipe = recipe or short()
     parsed = parse_all(
@@ -86,7 +87,9 @@ def make_loop(
     fallback = check(profile(parsed, seed), seed)
     train = make_feed(vectors(160), recipe.batch_size, seed)
     validation = SplitFeed(make_feed(vectors(64, 1), 64, seed).split, 64, seed)  # type: ignore[attr-defined]
-    return Loop(net, Task(), train, validation, parsed, recipe, fallback, seed=seed, **options)
+    start = recipe.start(parsed, net.graph, fallback)
+    trainer = Trainer(Task(), train, validation, recipe.optimizer, time_shares=TIME_SHARES, **options)
+    return Runner.of_search(recipe, net, parsed, fallback, start, trainer, seed)
 
 
 class Kept:

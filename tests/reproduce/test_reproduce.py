@@ -19,7 +19,7 @@ from budgetnet.reproduce.estimates import _work, estimated
 from budgetnet.reproduce.published import PublishedRow, PublishedTable
 from budgetnet.reproduce.settings import FULL, REDUCED, Setting, cost_of, setting
 from budgetnet.reproduce.table import as_markdown, compare
-from budgetnet.runs.execute import Job, estimated_seconds
+from budgetnet.runs.execute import Job, check_job, estimated_seconds
 from budgetnet.spaces import build
 from budgetnet.training.tasks import Task
 
@@ -241,7 +241,7 @@ def test_every_baseline_takes_real_training_steps(scale: str, data: str, model: 
     feed = make_feed(examples, 2, 0)
     architecture = net.architecture(str(config.architecture))
     job = Job(net, Task(), feed, feed, None, [], recipe, config, {}, architecture)
-    assert estimated_seconds(job, architecture) > 0
+    assert estimated_seconds(job, check_job(job)) > 0
 
 
 def test_without_runs_ours_is_empty() -> None:

@@ -151,7 +151,7 @@ def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(finished: Pa
         assert "cannot be written" in said
         after, corrupt = checkpoint.load_latest(out / "checkpoints")
         assert corrupt == []
-        assert (after["phase"], after["step"]) >= (before["phase"], before["step"])
+        assert after["number"] >= before["number"]
     execute(make_job(), out, Options(quiet=True, resume=True))
     same_run(finished, out)
 
@@ -204,7 +204,7 @@ def test_python_takes_data_of_every_kind(tmp_path: Path, source: str) -> None:
     assert not result.model.training
     assert result.model(vectors(4)[0]).shape == (4, 3)
     assert result.summary.test_accuracy is not None
-    assert set(result.summary.phases) == {"warm-up", "search", "settle", "race", "finish"}
+    assert set(result.summary.phases) == {"warm-up", "search", "choose", "race", "finish"}
 
 
 def test_python_takes_a_loss_that_returns_one_mean_and_costs_as_functions(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_budget_left_unused_is_said(tmp_path: Path) -> None:
 def test_a_random_cost_that_is_just_within_its_budget_is_not_a_matter_of_luck(tmp_path: Path) -> None:
     """The bound of the full network's mean is as likely inside as outside; what was chosen by it must stay met."""
     maximum = small_runs.weight_of(mlp().graph.full) * (1 + 1.645 * 0.1 / math.sqrt(400))
-    recipe = short(warmup_epochs=0.2, search_epochs=0.4, finish_epochs=0.2, settle_evaluations=3)
+    recipe = short(warmup_epochs=0.2, search_epochs=0.4, finish_epochs=0.2, candidates=3)
     for seed in range(3):
         result = search(tmp_path / str(seed), budgets=[(small_runs.noisy, maximum)], recipe=recipe, seed=seed)
         assert result.met, seed

@@ -10,53 +10,57 @@ from torch.nn import functional as F
 from budgetnet.network.extract import extract
 from budgetnet.training.metrics import cross_entropy
 from budgetnet.training.tasks import Task
-from tests.small_runs import make_loop, short
+from tests.small_runs import make_runner, short
 
 
 def test_an_entry_is_the_loss_of_the_network_with_statistics_of_its_own() -> None:
-    loop = make_loop(recipe=short(settle_examples=64))
-    gates = loop.fallback.live().gates()
-    before = {name: value.clone() for name, value in loop.net.state_dict().items()}
-    entry = loop.archive.score(gates, "search", 3)
-    assert loop.archive.entries == [entry]
+    runner = make_runner(recipe=short(choose_examples=64))
+    gates = runner.state.fallback.live().gates()
+    before = {name: value.clone() for name, value in runner.state.net.state_dict().items()}
+    entry = runner.state.archive.score(gates, "search", 3)
+    assert runner.state.archive.entries == [entry]
     assert (entry.phase, entry.epoch) == ("search", 3)
-    assert all(torch.equal(value, before[name]) for name, value in loop.net.state_dict().items())
+    assert all(torch.equal(value, before[name]) for name, value in runner.state.net.state_dict().items())
 
-    model = extract(loop.net, loop.net.graph.architecture(gates)).train()
-    batches = [inputs for inputs, _ in loop.train.training(0)][:3]
+    model = extract(runner.state.net, runner.state.net.graph.architecture(gates)).train()
+    batches = [inputs for inputs, _ in runner.trainer.train.training(0)][:3]
     for norm in (module for module in model.modules() if isinstance(module, nn.BatchNorm1d)):
         norm.reset_running_stats()
         norm.momentum = None
     with torch.no_grad():
         for inputs in batches:
             model(inputs)
-        (inputs, labels), *more = loop.validation.evaluation()
+        (inputs, labels), *more = runner.trainer.validation.evaluation()
         outputs = model.eval()(inputs)
     assert not more
     assert entry.loss == pytest.approx(float(F.cross_entropy(outputs, labels)), rel=1e-5)
     assert entry.metric == pytest.approx(float((outputs.argmax(1) == labels).float().mean()))
-    assert entry.costs == {"macs": loop.budgets[0].meter(loop.net.graph.architecture(gates))}
+    assert entry.costs == {"macs": runner.state.budgets[0].meter(runner.state.net.graph.architecture(gates))}
 
 
 def test_only_what_is_within_the_budgets_is_among_the_best() -> None:
-    loop = make_loop(["macs<=60%"])
-    rows = [loop.net.graph.full.gates(), *(torch.tensor([a, b, not a, b, a, True]) for a in (0, 1) for b in (0, 1))]
-    live = [gates for gates in loop.net.graph.live(torch.stack([row.bool() for row in rows])) if gates.any()]
-    entries = [loop.archive.score(gates, "settle", 0) for gates in live]
-    (budget,) = loop.budgets
+    runner = make_runner(["macs<=60%"])
+    graph = runner.state.net.graph
+    rows = [
+        graph.full.gates(),
+        *(torch.tensor([a, b, not a, b, a, True]) for a in (0, 1) for b in (0, 1)),
+    ]
+    live = [gates for gates in graph.live(torch.stack([row.bool() for row in rows])) if gates.any()]
+    entries = [runner.state.archive.score(gates, "choose", 0) for gates in live]
+    (budget,) = runner.state.budgets
     assert [entry.feasible for entry in entries] == [entry.costs["macs"] <= budget.maximum for entry in entries]
     assert not entries[0].feasible
     inside = sorted((entry.loss, place) for place, entry in enumerate(entries) if entry.feasible)
     assert len(inside) >= 2
-    best = loop.archive.best(2)
+    best = runner.state.archive.best(2)
     assert [gates.tolist() for gates in best] == [live[place].tolist() for _, place in inside[:2]]
 
 
 def test_a_loss_that_is_no_number_is_never_among_the_best() -> None:
     losses = iter([math.nan, 1.0, math.nan, 1.0])
-    loop = make_loop(["macs<=100%"])
-    loop.archive.task = Task(lambda outputs, targets: cross_entropy(outputs, targets) * next(losses))
-    rows = [loop.net.graph.full.gates(), loop.fallback.live().gates()] * 2
-    entries = [loop.archive.score(gates, "settle", 0) for gates in rows]
+    runner = make_runner(["macs<=100%"])
+    runner.state.archive.task = Task(lambda outputs, targets: cross_entropy(outputs, targets) * next(losses))
+    rows = [runner.state.net.graph.full.gates(), runner.state.fallback.live().gates()] * 2
+    entries = [runner.state.archive.score(gates, "choose", 0) for gates in rows]
     assert [math.isfinite(entry.loss) for entry in entries] == [False, True, False, True]
-    assert all(torch.equal(gates, rows[1]) for gates in loop.archive.best(2))
+    assert all(torch.equal(gates, rows[1]) for gates in runner.state.archive.best(2))

@@ -4,7 +4,6 @@ import copy
 import itertools
 import json
 import math
-import sys
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -19,12 +18,15 @@ from torch.nn.functional import cross_entropy
 from budgetnet.errors import UserError
 from budgetnet.network.extract import extract
 from budgetnet.network.supernet import call
-from budgetnet.strategies.loop import PHASES, Loop
+from budgetnet.strategies.named import choose
+from budgetnet.strategies.paper import paper
 from budgetnet.strategies.race import APART, Race, distance, field_of
-from budgetnet.strategies.recipes import choose, fast, fixed, paper
+from budgetnet.strategies.recipes import fast
+from budgetnet.strategies.runner import Runner
+from budgetnet.training import trainer as trainer_module
 from budgetnet.training.tasks import Task
 from tests.random_graphs import examples
-from tests.small_runs import Kept, make_loop, mlp, short
+from tests.small_runs import Kept, make_runner, mlp, short
 
 EDGES = 5
 CANDIDATES = st.lists(st.integers(1, 2**EDGES - 1), min_size=1, max_size=9, unique=True)
@@ -71,8 +73,8 @@ def test_the_best_weights_are_kept_as_they_were() -> None:
     assert race.over
     assert race.ranked() == [1, 2, 0]
     assert {place: kept["w"].tolist() for place, kept in race.weights.items()} == {1: [1.0, 1.0]}
-    again = Race(**race.state())
-    assert (again.losses, again.turn) == (race.losses, 3)
+    again = Race(**race.state_dict())
+    assert (again.losses, again.over) == (race.losses, True)
 
 
 @given(
@@ -84,10 +86,10 @@ def test_the_best_weights_are_kept_as_they_were() -> None:
 def test_the_best_of_the_first_round_go_on_and_the_best_of_the_second_wins(
     first: list[float], second: list[float], finalists: int
 ) -> None:
-    race, taken = Race([row(n) for n in range(1, len(first) + 1)], (10, 20), finalists), list[int]()
+    race, taken = Race([row(n) for n in range(1, len(first) + 1)], ((10, finalists), (20, 1))), list[int]()
     alive, rounds = True, [dict(enumerate(first)), dict[int, float]()]
     while alive and not race.over:
-        place, final = race.place, race.final
+        place, final = race.place, race.rung == 1
         assert (race.behind, race.steps) == (
             10 * len(taken) + 10 * max(0, len(taken) - len(first)),
             20 if final else 10,
@@ -100,7 +102,7 @@ def test_the_best_of_the_first_round_go_on_and_the_best_of_the_second_wins(
             race.finish({"w": torch.tensor([10 * final + place])})
         else:
             alive = race.withdraw()
-        race = Race(**race.state())
+        race = Race(**race.state_dict())
     well = sorted((loss, place) for place, loss in enumerate(first) if loss < math.inf)
     best = [place for _, place in well[:finalists]] if min(finalists, len(well)) > 1 else []
     assert taken[: len(first)] == list(range(len(first)))
@@ -122,24 +124,23 @@ def test_a_racer_is_judged_by_the_end_of_its_training() -> None:
     assert race.finish({}) == 7.5
     race.observe(3.0, 1.7)  # a time limit may end it with its first step
     assert race.finish({}) == 3.0
-    assert race.losses == [7.5, 3.0]
+    assert race.losses == [[7.5, 3.0]]
 
 
-def raced(race_epochs: float = 0.6, final_epochs: float = 0.8, **options: Any) -> tuple[Loop, list[dict[str, Any]]]:
+def raced(race_epochs: float = 0.6, final_epochs: float = 0.8, **options: Any) -> tuple[Runner, list[dict[str, Any]]]:
     saved: list[dict[str, Any]] = []
-    loop = make_loop(recipe=short(finish_epochs=4, race_epochs=race_epochs, final_epochs=final_epochs), **options)
-    loop.save = lambda state: saved.append(copy.deepcopy(state))
-    loop.run()
-    return loop, saved
+    runner = make_runner(recipe=short(finish_epochs=4, race_epochs=race_epochs, final_epochs=final_epochs), **options)
+    runner.trainer.save = lambda state: saved.append(copy.deepcopy(state))
+    runner.run()
+    return runner, saved
 
 
-def trained_alone(loop: Loop, gates: Tensor) -> list[tuple[float, dict[str, Tensor]]]:
-    """What a racer comes to in each round if a plain loop trains it from fresh weights: its losses and weights."""
+def trained_alone(runner: Runner, gates: Tensor) -> list[tuple[float, dict[str, Tensor]]]:
+    """What a racer comes to in each round if a plain runner trains it from fresh weights: its losses and weights."""
     fresh = mlp()
-    loop.net.load_state_dict(fresh.state_dict())
-    model = extract(loop.net, loop.net.graph.architecture(gates))
-    recipe, first, second = loop.recipe, loop.total_steps("race"), loop.total_steps("final")
-    batches = itertools.chain(*(loop.train.training(300_000 + epoch) for epoch in range(4)))
+    model = extract(fresh, fresh.graph.architecture(gates))
+    recipe, first, second = short(), 3, 4
+    batches = itertools.chain(*(runner.trainer.train.training(300_000 + epoch) for epoch in range(4)))
     found = []
     for steps in (first, second):
         optimizer = torch.optim.SGD(model.parameters(), 1.0, recipe.momentum, nesterov=True, weight_decay=5e-4)
@@ -159,24 +160,28 @@ def trained_alone(loop: Loop, gates: Tensor) -> list[tuple[float, dict[str, Tens
 
 def test_every_racer_starts_from_fresh_weights_and_the_best_one_is_finished_with_its_own() -> None:
     kept = Kept()
-    loop, saved = raced(sink=kept)
-    start = next(state for state in saved if PHASES[state["phase"]] == "race" and state["step"] == 0)
+    runner, saved = raced(sink=kept)
+    start = next(state for state in saved if state["phase"] == "race" and state["step"] == 0)
     losses = [r.values["loss"] for r in kept.records if r.kind == "racer"]
     racers = start["race"]["racers"]
     assert len(losses) == len(racers) + 2
-    alone = [trained_alone(loop, gates) for gates in racers]
+    alone = [trained_alone(runner, gates) for gates in racers]
     assert losses[: len(racers)] == pytest.approx([rounds[0][0] for rounds in alone], rel=1e-4)
     order = sorted(range(len(racers)), key=losses.__getitem__)
     assert losses[len(racers) :] == pytest.approx([alone[place][1][0] for place in order[:2]], rel=1e-4)
     order[:2] = sorted(order[:2], key=lambda place: alone[place][1][0])
-    finish = next(state for state in saved if PHASES[state["phase"]] == "finish" and state["step"] == 0)
+    finish = next(state for state in saved if state["phase"] == "finish" and state["step"] == 0)
     assert torch.equal(finish["architecture"], racers[order[0]])
     for name, value in alone[order[0]][1][1].items():
         assert torch.allclose(finish["weights"][name], value, atol=1e-4), name
-    others = [loop.net.graph.architecture(racers[place]).live() for place in order[1:]]
-    assert [a.live() for a in loop.runners_up[: len(others)]] == others
-    assert all(loop.budgets[0].meter(loop.net.graph.architecture(g)) <= loop.budgets[0].maximum for g in racers)
-    assert loop.total_steps("finish") == round((4 - 0.6 - 0.8) * loop.train.steps)
+    others = [runner.state.net.graph.architecture(racers[place]).live() for place in order[1:]]
+    assert [a.live() for a in runner.state.runners_up[: len(others)]] == others
+    assert all(
+        runner.state.budgets[0].meter(runner.state.net.graph.architecture(g)) <= runner.state.budgets[0].maximum
+        for g in racers
+    )
+    steps = next(r.values["steps"] for r in kept.records if (r.kind, r.phase) == ("phase", "finish"))
+    assert steps == round((4 - 0.6 - 0.8) * runner.trainer.train.steps)
 
 
 @pytest.mark.parametrize("race_epochs", [1.0, 1.4])
@@ -184,31 +189,32 @@ def test_a_run_goes_on_from_each_of_its_checkpoints_to_the_same_network(
     race_epochs: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also from the middle of a racer's training, or between its training and its judging."""
-    monkeypatch.setattr(sys.modules[Loop.__module__], "EPOCH_SECONDS", -1.0)
-    loop, saved = raced(race_epochs, final_epochs=1.2)
-    racing = [state for state in saved if state["phase"] == PHASES.index("race")]
-    within = [state["step"] != Race(**state["race"]).behind for state in racing]
+    monkeypatch.setattr(trainer_module, "EPOCH_SECONDS", -1.0)
+    runner, saved = raced(race_epochs, final_epochs=1.2)
+    racing = [state for state in saved if state["phase"] == "race"]
+    within = [state["step"] > 0 for state in racing]
     assert len(racing) >= 4
-    assert any(Race(**state["race"]).final for state in racing)
+    assert any(Race(**state["race"]).rung == 1 for state in racing)
     assert any(within)
     for state in saved:
-        again = make_loop(recipe=loop.recipe)
-        again.load_state(copy.deepcopy(state))
+        again = make_runner(recipe=short(finish_epochs=4, race_epochs=race_epochs, final_epochs=1.2))
+        again.load_state_dict(copy.deepcopy(state))
         outcome = again.run()
-        assert outcome.architecture == loop.architecture, (state["phase"], state["step"])
+        assert outcome.architecture == runner.state.architecture, (state["phase"], state["step"])
         for name, value in outcome.model.state_dict().items():
-            assert torch.equal(value, loop.module.state_dict()[name]), (state["phase"], state["step"], name)
+            assert torch.equal(value, runner.state.fit.module.state_dict()[name]), (state["phase"], state["step"], name)
 
 
 class Spoilt:
     """A loss that is no number while some racers run."""
 
     def __init__(self, *racers: int) -> None:
-        self.racers, self.loop = racers, None
+        self.racers, self.runner = racers, None
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        loop: Any = self.loop
-        spoilt = PHASES[loop.phase] == "race" and loop.race.place in self.racers and loop._done > 1
+        runner: Any = self.runner
+        state = runner.state
+        spoilt = state.phase == "race" and state.race.place in self.racers and state.fit.step > 1
         return cross_entropy(outputs, targets) * (math.nan if spoilt else 1.0)
 
 
@@ -217,9 +223,9 @@ def test_racers_that_diverge_are_out_and_the_others_are_judged_as_without_them()
     raced(sink=all_well)
     *expected, _, _ = (r.values["loss"] for r in all_well.records if r.kind == "racer")
     loss = Spoilt(0, expected.index(min(expected)))
-    loop = make_loop(recipe=short(finish_epochs=4, race_epochs=0.6, final_epochs=0.8), sink=kept)
-    loop.task, loss.loop = Task(loss), loop  # type: ignore[assignment]
-    outcome = loop.run()
+    runner = make_runner(recipe=short(finish_epochs=4, race_epochs=0.6, final_epochs=0.8), sink=kept)
+    runner.trainer.task, loss.runner = Task(loss), runner  # type: ignore[assignment]
+    outcome = runner.run()
     found = [r.values for r in kept.records if r.kind == "racer"][: len(expected)]
     assert all("nan" in found[place]["diverged"] for place in loss.racers)
     well = {place: value["loss"] for place, value in enumerate(found) if place not in loss.racers}
@@ -228,33 +234,34 @@ def test_racers_that_diverge_are_out_and_the_others_are_judged_as_without_them()
     racers = [r.values for r in kept.records if r.kind == "chosen"]
     assert len(racers) == 1
     assert outcome.architecture.connected
-    assert len(loop.runners_up) == len(set(loop.runners_up))
+    assert len(runner.state.runners_up) == len(set(runner.state.runners_up))
 
 
 def test_a_race_in_which_all_diverge_stops_the_run_with_a_sentence() -> None:
-    loop, loss = make_loop(recipe=short(finish_epochs=3, race_epochs=0.6)), Spoilt(*range(10))
-    loop.task, loss.loop = Task(loss), loop  # type: ignore[assignment]
+    runner, loss = make_runner(recipe=short(finish_epochs=3, race_epochs=0.6)), Spoilt(*range(10))
+    runner.trainer.task, loss.runner = Task(loss), runner  # type: ignore[assignment]
     with pytest.raises(UserError, match=r"^the loss is nan in step \d+ of the race phase"):
-        loop.run()
+        runner.run()
 
 
 class Overflowing:
     """A loss that is finite while a network is trained, and overflows where a racer, or all of them, is looked at."""
 
     def __init__(self, *racers: int) -> None:
-        self.racers, self.loop = racers, None
+        self.racers, self.runner = racers, None
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        loop: Any = self.loop
-        spoilt = PHASES[loop.phase] == "race" and loop.race.place in self.racers and not outputs.requires_grad
+        runner: Any = self.runner
+        state = runner.state
+        spoilt = state.phase == "race" and state.race.place in self.racers and not outputs.requires_grad
         return cross_entropy(outputs, targets) * (math.inf if spoilt else 1.0)
 
 
 def test_a_racer_whose_validation_loss_overflows_is_out() -> None:
     kept = Kept()
-    loop, loss = make_loop(recipe=short(finish_epochs=4, race_epochs=1.0), sink=kept), Overflowing(1)
-    loop.task, loss.loop = Task(loss), loop  # type: ignore[assignment]
-    outcome = loop.run()
+    runner, loss = make_runner(recipe=short(finish_epochs=4, race_epochs=1.0), sink=kept), Overflowing(1)
+    runner.trainer.task, loss.runner = Task(loss), runner  # type: ignore[assignment]
+    outcome = runner.run()
     found = [r.values for r in kept.records if r.kind == "racer"]
     assert [place for place, value in enumerate(found) if "diverged" in value] == [1]
     assert "validation loss is not finite" in found[1]["diverged"]
@@ -263,19 +270,17 @@ def test_a_racer_whose_validation_loss_overflows_is_out() -> None:
 
 def test_a_single_candidate_does_not_race() -> None:
     kept = Kept()
-    loop = make_loop(recipe=short(settle_evaluations=1), sink=kept, budgets=["macs<=100%"])
-    loop.recipe = short(settle_evaluations=1, race=1)
-    loop.run()
+    make_runner(recipe=short(candidates=1, racers=1), sink=kept, budgets=["macs<=100%"]).run()
     assert not any(r.phase == "race" for r in kept.records)
     assert sum(r.kind == "chosen" for r in kept.records) == 1
 
 
-def test_only_a_recipe_that_settles_races() -> None:
+def test_only_the_default_recipe_races() -> None:
     assert fast().races
-    assert not paper().races
-    assert not fixed(fast()).races
+    assert not paper().keeps_initial_weights
+    assert not fast().alone().races
     assert math.isclose(fast(32).race_epochs, 2 * fast(16).race_epochs)
-    assert (paper().epochs, fixed(fast(9)).epochs) == (300, 9)
+    assert (paper().epochs, fast(9).alone().epochs) == (300, 9)
     assert fast(16).epochs == pytest.approx(0.25 + 1.25 + 4 * 1 + 2 * 2 + 13)
     assert replace(fast(16), final_epochs=0).epochs == replace(fast(16), finalists=1).epochs
     assert replace(fast(16), finalists=1).epochs == pytest.approx(0.25 + 1.25 + 4 * 1 + 15)
@@ -283,11 +288,11 @@ def test_only_a_recipe_that_settles_races() -> None:
 
 def test_a_recipe_without_a_final_races_once() -> None:
     kept = Kept()
-    loop = make_loop(recipe=short(final_epochs=0), sink=kept)
-    loop.run()
+    runner = make_runner(recipe=short(final_epochs=0), sink=kept)
+    runner.run()
     racers = [r for r in kept.records if r.kind == "racer"]
-    assert racers[-1].step == len(racers) * loop.total_steps("race")
-    assert loop.raced == loop.recipe.race_epochs
+    assert racers[-1].step == len(racers) * round(short().race_epochs * runner.trainer.train.steps)
+    assert runner.state.raced == short().race_epochs
 
 
 @pytest.mark.parametrize("options", ["race_epochs=16", "final_epochs=15", "race_epochs=9,final_epochs=9"])

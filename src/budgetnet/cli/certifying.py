@@ -28,7 +28,7 @@ from budgetnet.export.stored import Stored, open_stored, without_own_checksum
 from budgetnet.naming import own_names
 from budgetnet.naming.files import write_file
 from budgetnet.records.environment import environment
-from budgetnet.strategies.loop import EVIDENCE_BATCHES
+from budgetnet.training.evaluation import EVIDENCE_BATCHES
 
 COMPARED_IMAGES = 256
 COMPARED_VALUES = 2**23

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from budgetnet.budgets.feasibility import Profile, check, expected, profile
+from budgetnet.budgets.feasibility import Profile, profile
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.costs.units import show
 from budgetnet.errors import Interrupted, UserError
@@ -22,7 +22,7 @@ from budgetnet.records.results import Summary
 from budgetnet.records.sinks import TensorBoard
 from budgetnet.records.stopwatch import OFF, Stopwatch
 from budgetnet.runs.config import Config, duration, from_mapping, from_toml, of_run
-from budgetnet.runs.execute import Job, Options, Result, estimated_seconds, execute, prepare, start_of
+from budgetnet.runs.execute import Job, Options, Result, check_job, estimated_seconds, execute, prepare
 
 
 def search(dry_run: bool, **options: Any) -> int:
@@ -155,9 +155,9 @@ class Stop:
 def _dry_run(job: Job, as_json: bool) -> int:
     rows = profile(job.budgets, job.config.seed)
     feasible = all(row.satisfiable for row in rows)
-    anchor = check(rows, job.config.seed) if feasible else None
-    means: list[float | None] = list(expected(job.budgets, start_of(job, anchor))) if anchor else [None] * len(rows)
-    seconds = estimated_seconds(job, anchor) if anchor else None
+    checked = check_job(job) if feasible else None
+    means: list[float | None] = checked.means if checked else [None] * len(rows)
+    seconds = estimated_seconds(job, checked) if checked else None
     if as_json:
         budgets = [_profile_values(row, mean) for row, mean in zip(rows, means, strict=True)]
         print_json({"space": job.net.name, "budgets": budgets, "estimated_seconds": seconds})

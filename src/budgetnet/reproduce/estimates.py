@@ -7,14 +7,15 @@ from functools import cache
 
 import torch
 
-from budgetnet.data.feeds import make_feed
 from budgetnet.records.results import DataDescription
 from budgetnet.reproduce.settings import Setting, cost_of
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import Job, choose_device, estimated_seconds
+from budgetnet.runs.execute import Job, check_job, estimated_seconds
 from budgetnet.runs.sweep import Plan
 from budgetnet.spaces import build
-from budgetnet.strategies.recipes import fast, fixed
+from budgetnet.strategies.paper import PaperRecipe
+from budgetnet.strategies.recipes import Recipe, fast
+from budgetnet.training.device import Device
 from budgetnet.training.tasks import Task
 
 PROBES = {"resnet-fabric": "ResNet-20", "neural-fabric": "CNF W=2"}
@@ -49,8 +50,9 @@ def _work(config: Config, chosen: Setting) -> float:
     if config.architecture is not None:
         return recipe.finish_epochs * chosen.images * _macs(config.space, config.architecture, chosen)
     share = _share(config, chosen)
-    warmup = 1.0 if recipe.warmup == "full" else share
-    middle = share if recipe.initial_logit is None else (1 + share) / 2
+    assert isinstance(recipe, Recipe | PaperRecipe)
+    whole = isinstance(recipe, PaperRecipe)
+    warmup, middle = (1.0, (1 + share) / 2) if whole else (share, share)
     alone = recipe.epochs - recipe.warmup_epochs - recipe.search_epochs
     epochs = recipe.warmup_epochs * warmup + recipe.search_epochs * middle + alone * share
     return epochs * chosen.images * full
@@ -77,15 +79,14 @@ def _pace(family: str, chosen: Setting) -> float:
     price = _macs(space, name, chosen)
     few, many = PROBE_IMAGES
     images = int(min(many, max(few, PROBE_WORK // (3 * price))))
-    device = choose_device("auto")
-    net = build(space, chosen.shape, chosen.classes).to(device)
-    feed = make_feed(_noise(chosen, BATCHES * images), images, 0, None, device, net.memory_format)
+    device = Device.chosen("auto")
+    net = device.place(build(space, chosen.shape, chosen.classes))
+    feed = device.feed(_noise(chosen, BATCHES * images), images, 0, None, net.memory_format)
     config = Config(space=space, budgets=(), architecture=name)
-    recipe = fixed(fast(1))
-    architecture = net.architecture(name)
+    recipe = fast(1).alone()
     data = DataDescription("noise", chosen.task, tuple(map(str, range(chosen.classes))), chosen.shape)
-    job = Job(net, Task(), feed, feed, None, [], recipe, config, data, architecture)
-    return estimated_seconds(job, architecture) / (recipe.finish_epochs * BATCHES * images * price)
+    job = Job(net, Task(), feed, feed, None, [], recipe, config, data, net.architecture(name), device)
+    return estimated_seconds(job, check_job(job)) / (recipe.finish_epochs * BATCHES * images * price)
 
 
 def _noise(chosen: Setting, images: int) -> tuple[torch.Tensor, torch.Tensor]:

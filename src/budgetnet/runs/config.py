@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from budgetnet.errors import UserError
 from budgetnet.naming.files import read_toml
 from budgetnet.naming.values import printable, typed
 from budgetnet.records.folder import RunFolder
-from budgetnet.strategies.recipes import PER_EXAMPLE, Recipe, choose, fixed
+from budgetnet.strategies.named import choose
+from budgetnet.strategies.phases import PER_EXAMPLE
+from budgetnet.strategies.recipes import Strategy
 
 DEVICES = ("auto", "cpu", "cuda")
 MAX_SEED = 2**32 - 1
@@ -63,14 +65,14 @@ class Config:
         if not self.budgets and self.architecture is None:
             raise UserError('no budget was given; write at least one, such as --budget "macs<=60%"')
 
-    def make_recipe(self, task: str) -> Recipe:
+    def make_recipe(self, task: str) -> Strategy:
         """The recipe with what this configuration changes of it."""
         epochs = self.epochs
         if epochs is None and self.recipe.partition(":")[0] == "fast" and self.data.partition(":")[0] == "embedded":
             epochs = DEMO_EPOCHS
         return self.adjusted(choose(self.recipe, epochs, task))
 
-    def adjusted(self, recipe: Recipe) -> Recipe:
+    def adjusted(self, recipe: Strategy) -> Strategy:
         """A recipe with the batch, the groups and the penalty of this configuration, and for its fixed architecture."""
         changes: dict[str, Any] = {}
         if self.groups is not None:
@@ -81,8 +83,8 @@ class Config:
                 changes["groups"] = max(2, min(recipe.groups, self.batch_size))
         if self.penalty is not None:
             changes["penalty"] = self.penalty
-        recipe = replace(recipe, **changes)
-        return fixed(recipe) if self.architecture is not None else recipe
+        recipe = recipe.changed(changes)
+        return recipe.alone() if self.architecture is not None else recipe
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -3,26 +3,56 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import torch
 
-from budgetnet.strategies.loop import Loop
+from budgetnet.network.graph import Architecture
+from budgetnet.strategies.phases import Choose, Finish, RunRace, Search, WarmUp, steps_of
+from budgetnet.strategies.runner import Runner
+from budgetnet.training.trainer import Course, Fit
+
+STEPS = 3
+"""Timed steps of each phase; the fastest counts, since the first ones of a network take longer."""
 
 
-def estimate(loop: Loop, count: int = 3) -> float:
-    """Seconds of a whole run, from a few timed steps of each phase. The loop is used up by it."""
-    total = 0.0
-    for phase in filter(loop.total_steps, ("warm-up", "search", "race", "finish")):
-        if phase in ("race", "finish") and not loop.fixed:
-            gates = loop.policy.distribution.sample(16, torch.Generator().manual_seed(0)).gates
-            connected = gates[loop.net.graph.live(gates).any(1)]
-            loop.single_out(loop.net.graph.architecture(connected[0]) if len(connected) else loop.fallback)
-        times = []
-        for batch in itertools.islice(loop.train.training(0), count):
-            clock = time.monotonic()
-            loop.train_step(phase, batch, 0.5)
-            times.append(time.monotonic() - clock)
-        steps = loop.total_steps(phase) if phase != "race" else round(loop.recipe.losers_epochs * loop.train.steps)
-        total += steps * min(times)
-    return total * (1 + loop.recipe.settle_share)
+def estimate(runner: Runner) -> float:
+    """Seconds of a whole run, from a few timed steps of each phase. The runner is used up by it."""
+    total, shared, state, trainer = 0.0, None, runner.state, runner.trainer
+    feed = trainer.train
+    for phase in runner.phases:
+        if isinstance(phase, WarmUp | Search):
+            shared = shared or trainer.begin(state.net)
+            course = phase.course(state, trainer)
+            total += course.steps * (_step(runner, course, shared) if course.steps else 0.0)
+        elif isinstance(phase, Finish):
+            fit = state.fit or state.single_out(_sample(runner), trainer)
+            seconds = _step(runner, phase.course(state, trainer), fit)
+            race = next((p for p in runner.phases if isinstance(p, RunRace)), None)
+            chooser = next((p for p in runner.phases if isinstance(p, Choose)), None)
+            steps = steps_of(phase.epochs, feed)
+            if race is not None and chooser is not None:
+                steps += _losers_steps(race, chooser.racers, feed.steps)
+            total += seconds * steps
+    return total
+
+
+def _losers_steps(race: RunRace, racers: int, steps: int) -> int:
+    """Steps of the racers that do not win; those of the winner are a part of its finish."""
+    total, contestants = 0.0, racers
+    for epochs, survivors in race.rungs:
+        total += (contestants - 1) * epochs
+        contestants = min(contestants, survivors)
+    return round(total * steps)
+
+
+def _step(runner: Runner, course: Course, fit: Fit) -> float:
+    batches = itertools.islice(runner.trainer.train.training(0), STEPS)
+    return min(runner.trainer.time_step(course, fit, batch) for batch in batches)
+
+
+def _sample(runner: Runner) -> Architecture:
+    """A connected sample of Γ, near the budget."""
+    state = runner.state
+    gates = state.searching.distribution.sample(16, torch.Generator().manual_seed(0)).gates
+    connected = gates[state.net.graph.live(gates).any(1)]
+    return state.net.graph.architecture(connected[0]) if len(connected) else state.fallback

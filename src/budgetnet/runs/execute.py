@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,17 @@ from torch import Tensor, nn
 from budgetnet import spaces
 from budgetnet.budgets.budget import Budget, BudgetLike, parse_all
 from budgetnet.budgets.certificate import BudgetEntry, Certificate, certify, file_checksums
-from budgetnet.budgets.feasibility import Profile, check, expected, profile
+from budgetnet.budgets.feasibility import Profile, check, profile
 from budgetnet.costs import macs, params
 from budgetnet.data import DataSet, Split
 from budgetnet.data import load as load_data
 from budgetnet.data.convert import check_class_targets
-from budgetnet.data.feeds import Feed, SplitFeed, make_feed
+from budgetnet.data.feeds import Feed, SplitFeed
 from budgetnet.errors import UserError
 from budgetnet.export import Description, save_program
 from budgetnet.export.stored import OWN, STRUCTURE_FILE, open_stored, write_structure
 from budgetnet.naming import own_names
 from budgetnet.naming.files import write_file
-from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.examples import write_pictures
@@ -47,13 +46,15 @@ from budgetnet.runs.config import Config, from_mapping
 from budgetnet.runs.duration import estimate
 from budgetnet.spaces.named import find_architecture
 from budgetnet.strategies.archive import Evaluated
-from budgetnet.strategies.loop import EVIDENCE_BATCHES, Loop, Outcome
-from budgetnet.strategies.policy import initial_logits
-from budgetnet.strategies.recipes import Recipe
+from budgetnet.strategies.recipes import TIME_SHARES, Strategy
+from budgetnet.strategies.runner import Outcome, Runner
+from budgetnet.strategies.start import Start
 from budgetnet.training import checkpoint
-from budgetnet.training.evaluation import judge
+from budgetnet.training.device import Device
+from budgetnet.training.evaluation import EVIDENCE_BATCHES, judge
 from budgetnet.training.metrics import Measure, Metric, cross_entropy
 from budgetnet.training.tasks import Score, Task
+from budgetnet.training.trainer import Trainer
 
 UNUSED = 0.10
 """A run that leaves more of a budget than this says so."""
@@ -69,10 +70,11 @@ class Job:
     validation: Feed
     test: Feed | None
     budgets: Sequence[Budget]
-    recipe: Recipe
+    recipe: Strategy
     config: Config
     data: DataDescription
     architecture: Architecture | None = None
+    device: Device = field(default_factory=Device)
 
 
 @dataclass(frozen=True)
@@ -102,14 +104,14 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     """
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    device = choose_device(config.device)
+    device = Device.chosen(config.device)
     data = load_data(config.data, Path(config.data_root) if config.data_root else None)
     torch.manual_seed(config.seed)
-    net = spaces.build(config.space, data.input_shape, len(data.classes), own=own).to(device)
+    net = device.place(spaces.build(config.space, data.input_shape, len(data.classes), own=own))
     check_output(net, data)
     recipe = config.make_recipe(data.task)
     feeds = [
-        make_feed(split, recipe.batch_size, config.seed, augmentation, device, net.memory_format)
+        device.feed(split, recipe.batch_size, config.seed, augmentation, net.memory_format)
         if split is not None
         else None
         for split, augmentation in ((data.train, data.augmentation), (data.validation, None), (data.test, None))
@@ -121,7 +123,7 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     budgets = parse_all(config.budgets, net, short_names(config.costs), example, own=own)
     about = DataDescription(config.data, data.task, data.classes, data.input_shape, "[-1,1]")
     kept = None if config.architecture is None else find_architecture(net, config.architecture).live()
-    return Job(net, Task(), train, validation, test, budgets, recipe, config, about, kept)
+    return Job(net, Task(), train, validation, test, budgets, recipe, config, about, kept, device)
 
 
 def check_output(net: SuperNetwork, data: DataSet) -> None:
@@ -154,33 +156,57 @@ def check_examples(net: SuperNetwork, feed: Feed | None, classes: int | None) ->
         check_class_targets(feed.split if isinstance(feed, SplitFeed) else Split(inputs, targets), classes)
 
 
-def choose_device(name: str) -> str:
-    """`auto` is the GPU where there is one."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("there is no CUDA device here; use --device cpu or auto")
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
-
-
 def short_names(costs: Sequence[str]) -> dict[str, str]:
     """`package.module:energy` may be called `energy` in a budget."""
     return {name.rpartition(":")[2]: name for name in costs}
 
 
-def start_of(job: Job, anchor: Architecture) -> EdgeDistribution:
-    """Γ as the search of this job starts it."""
-    distribution = EdgeDistribution(job.net.graph)
-    with torch.no_grad():
-        distribution.logits.copy_(initial_logits(job.recipe, job.budgets, job.net.graph, anchor))
-    return distribution
+@dataclass(frozen=True)
+class Checked:
+    """What is known before any training.
+
+    Args:
+        architecture: Meets every budget; or the one to train, if it is fixed.
+        start: Γ's start; None if the architecture is fixed.
+        rows: The profile table.
+    """
+
+    architecture: Architecture
+    start: Start | None = None
+    rows: Sequence[Profile] = ()
+
+    @property
+    def means(self) -> list[float | None]:
+        """The expected cost at Γ's start, by row of the profile table."""
+        expected = {} if self.start is None else self.start.expected
+        return [expected.get(row.budget.name) for row in self.rows]
 
 
-def estimated_seconds(job: Job, anchor: Architecture) -> float:
+def check_job(job: Job) -> Checked:
+    """Finds an architecture that meets every budget and where Γ starts, once for the whole run; or refuses."""
+    if job.architecture is not None:
+        return Checked(job.architecture)
+    rows = profile(job.budgets, job.config.seed)
+    anchor = check(rows, job.config.seed)
+    return Checked(anchor, job.recipe.start(job.budgets, job.net.graph, anchor), rows)
+
+
+def make_runner(job: Job, checked: Checked, trainer: Trainer) -> Runner:
+    """The phases of a job from their beginning."""
+    seed = job.config.seed
+    if checked.start is None:
+        return Runner.of_fixed(job.recipe, job.net, job.budgets, checked.architecture, trainer, seed)
+    return Runner.of_search(job.recipe, job.net, job.budgets, checked.architecture, checked.start, trainer, seed)
+
+
+def make_trainer(job: Job, **options: Any) -> Trainer:
+    """The trainer of a job; options are fields of `Trainer`."""
+    return Trainer(job.task, job.train, job.validation, job.recipe.optimizer, job.device, **options)
+
+
+def estimated_seconds(job: Job, checked: Checked) -> float:
     """How long a job would take here, from a few timed steps of a copy of its network."""
-    net = copy.deepcopy(job.net)
-    seed, fixed = job.config.seed, job.architecture is not None
-    return estimate(
-        Loop(net, job.task, job.train, job.validation, job.budgets, job.recipe, anchor, seed=seed, fixed=fixed)
-    )
+    return estimate(make_runner(replace(job, net=copy.deepcopy(job.net)), checked, make_trainer(job)))
 
 
 @dataclass(frozen=True)
@@ -218,17 +244,17 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
     if not 0 < options.lr_scale < math.inf:
         raise UserError(f"a learning rate scaled by {options.lr_scale} trains nothing; give --lr-scale above zero")
     options.watch.phase("check")
-    fallback = job.architecture or _check(job, options)
+    checked = _check(job, options)
     with folder.locked(options.patience), torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.config.seed)
         if not folder.exists:
             _begin(folder, job, options)
-        with _loop(job, folder, fallback, options) as loop:
-            outcome = loop.run()
+        with _runner(job, folder, checked, options) as runner:
+            outcome = runner.run()
             certificate = _hand_over(job, folder, outcome, options)
-            while not certificate.holds and job.recipe.settles and loop.step_back():
+            while not certificate.holds and job.recipe.steps_back and runner.step_back():
                 options.say("a budget did not hold when the network was measured: finishing the next best architecture")
-                outcome = loop.run()
+                outcome = runner.run()
                 certificate = _hand_over(job, folder, outcome, options)
         options.watch.phase("report")
         with working("evaluating and writing the report", options.quiet):
@@ -241,14 +267,13 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
     return result
 
 
-def _check(job: Job, options: Options) -> Architecture:
-    """An architecture that meets every budget, and the profile table; or a refusal."""
-    with working("checking the budgets", options.quiet):
-        rows = profile(job.budgets, job.config.seed)
-        anchor = check(rows, job.config.seed)
-        means = expected(job.budgets, start_of(job, anchor))
-    options.profiled(rows, means)
-    return anchor
+def _check(job: Job, options: Options) -> Checked:
+    """What is known before any training, with the profile table told; or a refusal."""
+    with working("checking the budgets", options.quiet or job.architecture is not None):
+        checked = check_job(job)
+    if checked.rows:
+        options.profiled(checked.rows, checked.means)
+    return checked
 
 
 def _begin(folder: RunFolder, job: Job, options: Options) -> None:
@@ -259,8 +284,8 @@ def _begin(folder: RunFolder, job: Job, options: Options) -> None:
 
 
 @contextmanager
-def _loop(job: Job, folder: RunFolder, fallback: Architecture, options: Options) -> Iterator[Loop]:
-    """The training loop of a job, where its last good checkpoint left it, with its sinks open."""
+def _runner(job: Job, folder: RunFolder, checked: Checked, options: Options) -> Iterator[Runner]:
+    """The phases of a job, where its last good checkpoint left them, with its sinks open."""
     state, corrupt = checkpoint.load_latest(folder.checkpoints)
     for path in corrupt:
         options.say(f"the checkpoint {path.name[:8]} is damaged and was passed over")
@@ -275,29 +300,23 @@ def _loop(job: Job, folder: RunFolder, fallback: Architecture, options: Options)
         writer.save(number, {**values, "records": lines.position, "number": number})
 
     with Fan(sinks) as sink, checkpoint.Writer(folder.checkpoints) as writer:
-        loop = Loop(
-            job.net,
-            job.task,
-            job.train,
-            job.validation,
-            job.budgets,
-            job.recipe,
-            fallback,
-            seed=job.config.seed,
-            fixed=job.architecture is not None,
+        trainer = make_trainer(
+            job,
             sink=sink,
             save=save,
             should_stop=options.should_stop,
             max_time=job.config.max_time or math.inf,
+            time_shares=TIME_SHARES,
             lr_scale=options.lr_scale,
             watch=options.watch,
         )
+        runner = make_runner(job, checked, trainer)
         if state:
-            loop.load_state(state)
+            runner.load_state_dict(state)
         try:
-            yield loop
+            yield runner
         finally:
-            _write_archive(folder, loop.archive.entries)
+            _write_archive(folder, runner.state.archive.entries)
 
 
 def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
@@ -440,7 +459,7 @@ def search(
     loss: str | Measure | None = None,
     metric: str | Metric | Measure | None = None,
     out: str | Path | None = None,
-    recipe: str | Recipe = "fast",
+    recipe: str | Strategy = "fast",
     augmentation: Any = None,
     quiet: bool = False,
     resume: bool = False,
@@ -463,12 +482,10 @@ def search(
     chosen = config.make_recipe("classification") if isinstance(recipe, str) else config.adjusted(recipe)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    device = choose_device(config.device)
-    net = net.to(device)
+    device = Device.chosen(config.device)
+    net = device.place(net)
     feeds = [
-        make_feed(source, chosen.batch_size, config.seed, crop, device, net.memory_format)
-        if source is not None
-        else None
+        device.feed(source, chosen.batch_size, config.seed, crop, net.memory_format) if source is not None else None
         for source, crop in ((train, augmentation), (validation, None), (test, None))
     ]
     assert feeds[0] is not None
@@ -478,7 +495,7 @@ def search(
         check_examples(net, feed, classes=net.shapes.output[0] if task.loss is cross_entropy else None)
     about = DataDescription(OWN, OWN, (), tuple(net.input_shape), "none")
     parsed = parse_all(budgets, net, example=next(feeds[1].evaluation())[0])
-    job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about)
+    job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about, device=device)
     return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))
 
 

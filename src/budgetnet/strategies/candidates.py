@@ -1,6 +1,6 @@
-"""Which architectures are looked at: where settle starts, who races, and what is finished in the end.
+"""Which architectures are looked at: where local search starts, who races, and what is finished in the end.
 
-Nothing here is trained or remembered: the loop asks, and keeps the answers.
+Nothing here is trained or remembered: the phases ask, and keep the answers.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,72 +16,72 @@ from torch import Tensor
 from budgetnet.budgets.budget import Budget, proven_within, tightened
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture, Graph
-from budgetnet.strategies.capacity import Capacity
-from budgetnet.strategies.local_search import Settler, samples
-from budgetnet.strategies.policy import marginal_costs, relative_costs
+from budgetnet.strategies.local_search import Candidate, Moves, Score, local_search, samples
 from budgetnet.strategies.race import field_of
-from budgetnet.strategies.recipes import Recipe
+from budgetnet.strategies.start import Start, marginal_costs, relative_costs
 
 TRIMS = 4
 """Measurements of one candidate, with edges dropped after each that failed."""
 NOISE = 2.0
-"""Of the preference by which samples are filled up, so that they stay different."""
+"""Standard deviation of the noise on the preference by which samples are filled up, so that they stay different."""
+DRAWN_PER_RACER = 4
+"""Random samples that are drawn for each racer, so that some of them are well apart from the others."""
+TAKEN_PER_RANDOM = 2
+"""How many of those are looked at for each random candidate."""
 
 
 @dataclass(frozen=True)
-class Chooser:
-    """Chooses by Γ, by the budgets and, where these are measured, by evidence."""
+class Candidates:
+    """Proposes architectures by Γ, by the budgets and, where these are measured, by evidence.
+
+    Args:
+        graph: The graph.
+        budgets: The budgets.
+        learned: Γ as it is now.
+        start: Γ's start.
+        generator: Gives the source of randomness of a purpose, always the same one for the same purpose.
+        evidence: Gives batches that stand for the data where a cost depends on its input.
+    """
 
     graph: Graph
     budgets: Sequence[Budget]
-    recipe: Recipe
     learned: EdgeDistribution
-    start: EdgeDistribution
-    """Γ as it was in the beginning."""
-    equal: EdgeDistribution
-    """All edges equally likely."""
+    start: Start
     generator: Callable[[str], torch.Generator]
-    """The same one for the same purpose, whenever it is asked for."""
-    capacity: Callable[[], Capacity]
     evidence: Callable[[], Sequence[Any]]
-    """Batches that stand for the data where a cost depends on its input."""
 
-    @property
-    def knows(self) -> bool:
-        """Whether Γ is asked at all; evolution and local search do without."""
-        return self.recipe.settle == "climb"
-
-    @property
-    def _roomy(self) -> tuple[Capacity | None, int]:
-        """By what samples are taken from among more of them, and how many more."""
-        return (self.capacity() if self.recipe.spare > 1 else None), self.recipe.spare
-
-    def settler(self, purpose: str = "settle", noise: float = 0.0) -> Settler:
-        """The moves of settle, which prefer what Γ does."""
-        preference = self.learned.logits.detach().cpu()
-        if not self.knows:
-            preference, noise = torch.zeros_like(preference), 1.0
+    def moves(self, purpose: str = "settle", noise: float = 0.0, preference: Tensor | None = None) -> Moves:
+        """The moves of the local search, which prefer what Γ does unless they are given another preference."""
+        preference = self.learned.logits.detach().cpu() if preference is None else preference
         weights = marginal_costs(self.budgets, self.graph).tolist()
-        return Settler(self.graph, self.budgets, preference, weights, self.generator(purpose), noise)
+        return Moves(self.graph, self.budgets, preference, weights, self.generator(purpose), noise)
 
     def starts(self, count: int, seen: Sequence[Tensor]) -> Iterator[Tensor]:
-        """Where settle begins: Γ's mode, what was seen to be good, and samples; without Γ, samples of its start."""
-        if not self.knows:
-            return samples(self.start, self.settler("starts"), count)
-        drawn = samples(self.learned, self.settler("starts", NOISE), count, *self._roomy)
+        """Where local search begins: Γ's mode, the best architectures seen so far, and samples of Γ."""
+        drawn = samples(self.learned, self.moves("starts", NOISE), count)
         return itertools.chain([self.learned.mode().gates(), *seen], drawn)
 
-    def racers(self, ranked: Sequence[Architecture]) -> list[Tensor]:
-        """The best candidates and samples with all edges equally likely, well apart; all hold every budget by evidence.
+    def racers(self, ranked: Sequence[Architecture], count: int, random: int) -> list[Tensor]:
+        """The racers: the best candidates, and random ones, well apart.
 
-        What Γ's start and shared weights prefer is not always worth training; these samples know of neither.
+        Networks that Γ's start and shared weights prefer are not always worth training; random candidates, samples
+        with all edges equally likely, know of neither.
+
+        Args:
+            ranked: Candidates, the best first.
+            count: Racers at most.
+            random: How many of them are random.
+
+        Returns:
+            Rows of gates that hold every budget by evidence.
         """
-        recipe, weights = self.recipe, relative_costs(self.budgets, self.graph)
+        weights = relative_costs(self.budgets, self.graph)
         best = [architecture.live().gates() for architecture in ranked]
-        field = field_of(best, weights, recipe.race - recipe.wild)
-        if recipe.wild:
-            drawn = samples(self.equal, self.settler("wild", NOISE), 4 * recipe.race, *self._roomy)
-            field = field_of(list(itertools.islice(drawn, 2 * recipe.wild)), weights, recipe.race, field)
+        field = field_of(best, weights, count - random)
+        if random and self.start.equal is not None:
+            equal = EdgeDistribution(self.graph, self.start.equal)
+            drawn = samples(equal, self.moves("wild", NOISE), DRAWN_PER_RACER * count)
+            field = field_of(list(itertools.islice(drawn, TAKEN_PER_RANDOM * random)), weights, count, field)
         held = [self.trimmed(self.graph.architecture(gates)) for gates in field]
         return [a.gates() for a in dict.fromkeys(held) if a is not None]
 
@@ -98,9 +98,41 @@ class Chooser:
         for _ in range(TRIMS):
             if proven_within(self.budgets, architecture, batches):
                 return architecture
-            settler = replace(self.settler(), budgets=tightened(self.budgets, architecture, batches))
-            gates = settler.shrink(architecture.gates())
+            moves = replace(self.moves(), budgets=tightened(self.budgets, architecture, batches))
+            gates = moves.shrink(architecture.gates())
             if gates is None:
                 return None
-            architecture = self.graph.architecture(settler.fill(gates))
+            architecture = self.graph.architecture(moves.fill(gates))
         return None
+
+
+class Chooser(Protocol):
+    """Ranks architectures on shared weights."""
+
+    def rank(
+        self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
+    ) -> list[Candidate]:
+        """Looks for good architectures.
+
+        Args:
+            candidates: Proposes starts and moves.
+            seen: Good architectures that were scored during the search.
+            fallback: An architecture within the budgets.
+            score: Scores an architecture.
+            evaluations: How many may be scored.
+
+        Returns:
+            Candidates within the budgets, the best first.
+        """
+        ...
+
+
+class LocalSearch:
+    """The default chooser: feasible-only local search from what Γ has learned."""
+
+    def rank(
+        self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
+    ) -> list[Candidate]:
+        """See `Chooser`."""
+        starts = candidates.starts(evaluations, seen)
+        return local_search(candidates.moves(), starts, fallback, score, evaluations)

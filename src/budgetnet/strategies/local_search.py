@@ -1,12 +1,10 @@
-"""Settle: from Γ's mode and good samples to the architecture that is kept, without ever leaving the budgets.
+"""Feasible-only local search on shared weights: from good starts to better neighbours, never over a budget.
 
-A feasible-only local search on shared weights, which also uses up what sampling left of the budgets.
+Every candidate fills the remaining budget with further edges.
 """
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,17 +14,20 @@ from torch import Tensor
 from budgetnet.budgets.budget import Budget, within_all
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Graph
-from budgetnet.strategies.capacity import Capacity
-from budgetnet.strategies.recipes import Recipe
-from budgetnet.training.evaluation import RECALIBRATION_BATCHES
 
 CLOSE = 0.9
-"""The share of its budgets that a sample uses if it is close to them."""
+"""The share of a budget that a sample must use to count as close to it: above it little is filled in."""
 ROUNDS, ROUND = 32, 64
-"""Samples that are drawn at most to find those."""
+"""Samples are drawn in rounds of 64, 32 rounds at most, until enough of them are close to a budget."""
+FIRST_SHARE = 3
+"""One in so many evaluations looks at different starts; the others climb from the best."""
+SWAP_NOISE = 2.0
+"""The spread that is added to the preference when a dropped edge is replaced, so that neighbours differ."""
+TRIES = 4
+"""Attempts for each evaluation that is left; a neighbour that was scored before costs an attempt only."""
 
 Score = Callable[[Tensor], float]
-"""What an architecture's row of gates is worth on held-out data, the smaller the better."""
+"""Validation loss of one architecture, given as a row of gates; lower is better."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,16 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Settler:
-    """The moves of the local search. Edges of the least `preference` are dropped first, of the most added first.
+class Moves:
+    """The moves of the local search. Edges of the least preference are dropped first, of the most added first.
 
-    `weights` is what an edge adds to the costs, to tie an edge between nodes that are not live to those that are.
+    Args:
+        graph: The graph.
+        budgets: What no move may exceed.
+        preference: How much each edge is liked.
+        weights: What each edge adds to the costs, to tie an edge between nodes that are not live to those that are.
+        generator: The source of randomness.
+        noise: Standard deviation of what is added to the preference whenever edges are ordered.
     """
 
     graph: Graph
@@ -50,7 +57,6 @@ class Settler:
     weights: Sequence[float]
     generator: torch.Generator
     noise: float = 0.0
-    """Added to the preference whenever edges are ordered, as a standard deviation."""
 
     def shrink(self, gates: Tensor) -> Tensor | None:
         """Drops edges, least preferred first, until every budget holds; None if the last path is still too much."""
@@ -65,7 +71,7 @@ class Settler:
         return gates if bool(within_all(self.budgets, gates[None])[0]) else None
 
     def fill(self, gates: Tensor, noise: float | None = None, without: Tensor | None = None) -> Tensor:
-        """Adds edges, most preferred first, as long as every budget holds: what is left of the budgets is used.
+        """Fills the remaining budget with further edges, most preferred first.
 
         Edges of the mask `without` stay out. One that does not fit is not tried again, since costs grow with the edges.
         """
@@ -93,7 +99,7 @@ class Settler:
         for edge in live[torch.randperm(len(live), generator=self.generator)].tolist():
             dropped[edge] = True
             rest = self.graph.live((gates & ~dropped)[None])[0]
-            found = self.fill(self.fill(rest, noise=2.0, without=dropped))
+            found = self.fill(self.fill(rest, noise=SWAP_NOISE, without=dropped))
             if found.any() and not torch.equal(found, gates):
                 return found
         return None
@@ -102,42 +108,32 @@ class Settler:
         return self.preference + noise * torch.randn(self.preference.shape, generator=self.generator)
 
 
-def affordable(recipe: Recipe, steps: int) -> int:
-    """How many candidates may be scored for a finish of so many steps. A forward pass is a third of a step."""
-    images = recipe.settle_examples + RECALIBRATION_BATCHES * recipe.batch_size
-    allowed = recipe.settle_share * steps * recipe.batch_size / (images / 3)
-    return max(6, min(recipe.settle_evaluations, int(allowed)))
+def samples(distribution: EdgeDistribution, moves: Moves, count: int) -> Iterator[Tensor]:
+    """Samples of Γ within the budgets and close to one of them, each filled up when it is taken.
 
+    Where too few are close, the closest stand in: an architecture that is filled up from far below is no longer a
+    sample of Γ, and one that edges were dropped from even less.
 
-def samples(
-    distribution: EdgeDistribution, settler: Settler, count: int, capacity: Capacity | None = None, spare: int = 1
-) -> Iterator[Tensor]:
-    """Architectures of Γ (live gates) within the budgets and close to one of them, each filled up when it is taken.
+    Args:
+        distribution: Γ.
+        moves: The moves, which fill up.
+        count: Samples at most.
 
-    With a capacity, they are those of most capacity among `spare` times as many. Where too few are close, the closest
-    stand in: what is filled up from far below is no longer a sample of Γ, and one that edges were dropped from even
-    less.
+    Yields:
+        Live gates.
     """
-    graph, uses = settler.graph, dict[bytes, tuple[float, Tensor]]()
+    graph, uses = moves.graph, dict[bytes, tuple[float, Tensor]]()
     for _ in range(ROUNDS):
-        gates = graph.live(distribution.sample(ROUND, settler.generator, connected=True).gates)
-        gates = gates[within_all(settler.budgets, gates)]
-        for row, use in zip(gates, _use(settler.budgets, gates), strict=True):
+        gates = graph.live(distribution.sample(ROUND, moves.generator, connected=True).gates)
+        gates = gates[within_all(moves.budgets, gates)]
+        for row, use in zip(gates, _use(moves.budgets, gates), strict=True):
             uses.setdefault(row.numpy().tobytes(), (use, row))
-        if sum(use >= CLOSE for use, _ in uses.values()) >= count * spare:
+        if sum(use >= CLOSE for use, _ in uses.values()) >= count:
             break
     close = [row for use, row in uses.values() if use >= CLOSE]
-    if capacity and len(close) > count:
-        close = _most(close, capacity, max(count, len(close) // spare))
     far = sorted((found for found in uses.values() if found[0] < CLOSE), key=lambda found: -found[0])
     for row in [*close, *(row for _, row in far)][:count]:
-        yield settler.fill(row)
-
-
-def _most(rows: Sequence[Tensor], capacity: Capacity, count: int) -> list[Tensor]:
-    """The `count` of most capacity, in the order in which they were drawn."""
-    best = capacity(torch.stack(list(rows))).argsort(descending=True, stable=True)[:count]
-    return [rows[place] for place in best.sort().values.tolist()]
+        yield moves.fill(row)
 
 
 def _use(budgets: Sequence[Budget], gates: Tensor) -> list[float]:
@@ -146,7 +142,7 @@ def _use(budgets: Sequence[Budget], gates: Tensor) -> list[float]:
     return shares
 
 
-class _Scored:
+class Scored:
     """The candidates that were scored, each once, and how many more may be."""
 
     def __init__(self, score: Score, evaluations: int) -> None:
@@ -154,6 +150,7 @@ class _Scored:
         self.found: dict[bytes, Candidate] = {}
 
     def __call__(self, gates: Tensor) -> Candidate:
+        """The candidate of these gates, scored if it is new."""
         key = gates.numpy().tobytes()
         if key not in self.found:
             self.found[key] = Candidate(gates, self._score(gates))
@@ -161,59 +158,54 @@ class _Scored:
 
     @property
     def left(self) -> int:
+        """Evaluations that are left."""
         return self._allowed - len(self.found)
 
     @property
-    def best(self) -> Candidate:
-        return min(self.found.values(), key=_score)
+    def ranked(self) -> list[Candidate]:
+        """All candidates, the best first."""
+        return sorted(self.found.values(), key=lambda candidate: candidate.score)
 
 
-def settle(
-    settler: Settler, starts: Iterable[Tensor], fallback: Tensor, score: Score, evaluations: int, method: str = "climb"
+def start_population(
+    moves: Moves, starts: Iterable[Tensor], fallback: Tensor, scored: Scored, count: int
 ) -> list[Candidate]:
-    """The best candidates first, by one of three methods with the same number of evaluations.
-
-    `climb`: the first third looks at different starts, the rest climbs from the best. `local`: climbs from one start.
-    `evolution`: regularised evolution (Real et al., 2019) of a population of a quarter of the evaluations.
-    """
-    scored = _Scored(score, evaluations)
-    first = {"climb": evaluations // 3, "local": 1, "evolution": evaluations // 4}[method]
+    """The first `count` different starts that can be brought within the budgets, scored; else the fallback alone."""
     population = []
     for start in starts:
-        if (gates := settler.shrink(start)) is not None:
-            population.append(scored(settler.fill(gates)))
-        if len(scored.found) >= max(1, first):
+        if (gates := moves.shrink(start)) is not None:
+            population.append(scored(moves.fill(gates)))
+        if len(scored.found) >= max(1, count):
             break
-    population = population or [scored(settler.fill(fallback))]
-    if method == "evolution":
-        _evolve(settler, population, scored)
-    else:
-        _climb(settler, scored)
-    return sorted(scored.found.values(), key=_score)
+    return population or [scored(moves.fill(fallback))]
 
 
-def _climb(settler: Settler, scored: _Scored) -> None:
-    """From the best candidate to a better neighbour, until nothing is left to spend."""
-    for _ in range(4 * scored.left):
+def climb(moves: Moves, scored: Scored) -> None:
+    """Goes from the best candidate to a better neighbour, until no evaluation is left."""
+    for _ in range(TRIES * scored.left):
         if not scored.left:
             break
-        neighbour = settler.neighbour(scored.best.gates)
+        neighbour = moves.neighbour(scored.ranked[0].gates)
         if neighbour is not None:
             scored(neighbour)
 
 
-def _evolve(settler: Settler, population: Sequence[Candidate], scored: _Scored) -> None:
-    """The best of a random quarter has a child, which takes the place of the oldest."""
-    living, size = deque(population), math.ceil(len(population) / 4) + 1
-    for _ in range(4 * scored.left):
-        if not scored.left:
-            break
-        drawn = torch.randint(len(living), (size,), generator=settler.generator).tolist()
-        child = settler.neighbour(min((living[i] for i in drawn), key=_score).gates)
-        if child is not None:
-            living.append(scored(child))
-            living.popleft()
+def local_search(
+    moves: Moves, starts: Iterable[Tensor], fallback: Tensor, score: Score, evaluations: int
+) -> list[Candidate]:
+    """Looks at different starts with a third of the evaluations, then climbs from the best.
 
+    Args:
+        moves: The moves.
+        starts: Rows of gates to start from.
+        fallback: Gates within the budgets, for the case that no start can be brought within them.
+        score: Scores a row of gates.
+        evaluations: Rows that may be scored.
 
-def _score(candidate: Candidate) -> float:
-    return candidate.score
+    Returns:
+        The candidates, the best first.
+    """
+    scored = Scored(score, evaluations)
+    start_population(moves, starts, fallback, scored, evaluations // FIRST_SHARE)
+    climb(moves, scored)
+    return scored.ranked

@@ -1,8 +1,7 @@
-"""Race: candidates are trained for a while each from fresh weights, and the one that learns best is finished.
+"""The race: successive halving of candidates that are trained from fresh weights.
 
-Shared weights favour what learns fast, and so does a short training that ends with small steps. At the full learning
-rate it soon shows how much a network can learn: its loss on batches that it has not seen, before each step. Where a
-recipe has time for it, those that do best go on for a second round before one is chosen.
+Shared weights favour networks that learn fast, and so does a short training that ends with small steps. At the full
+learning rate the loss on batches that a network has not seen, before each step, soon shows how much it can learn.
 """
 
 from __future__ import annotations
@@ -16,123 +15,164 @@ from typing import Any
 from torch import Tensor
 
 APART = 0.3
-"""The least distance between racers, as a share of what either of two computes."""
-RISE, JUDGED = 0.25, 0.25
-"""Shares of a racer's training: the first, in which the learning rate rises; the last, by which the racer is judged."""
+"""The least distance between racers, as a share of what either of two computes: closer ones end alike."""
+RISE = 0.25
+"""The share of a racer's first training in which its learning rate rises, as it does from fresh weights."""
+JUDGED = 0.25
+"""The last share of a racer's training, over which its mean loss is taken."""
+
+Rung = tuple[int, int]
+"""Steps that each contestant is trained for, and how many survivors go on to the next rung."""
 
 
 @dataclass
 class Race:
-    """The racers (rows of gates), the losses of those that have run, and the weights of the first of them.
+    """Successive halving: each rung trains its contestants in turn, and its best ones are those of the next rung.
 
-    Everybody takes a turn; then the `finalists` that did best take another one, if there are two of them or more.
+    A rung with a single contestant is left out, and so is everything after it.
+
+    Args:
+        racers: The candidates, as rows of gates.
+        rungs: The rungs, the first one for all racers.
+        losses: The loss of each turn so far, rung by rung, in the order in which the contestants were trained.
+        weights: Of those who may still win, by their index among the racers.
+        seen: Losses of the steps by which the contestant in training will be judged.
     """
 
     racers: list[Tensor]
-    lengths: tuple[int, int] = (0, 0)
-    """Steps of a turn, and of one in the second round."""
-    finalists: int = 1
-    losses: list[float] = field(default_factory=list)
-    """Of the turns so far."""
+    rungs: tuple[Rung, ...] = ((0, 1),)
+    losses: list[list[float]] = field(default_factory=list)
     weights: dict[int, Mapping[str, Tensor]] = field(default_factory=dict)
-    """Of those who may still win, by their place among the racers."""
     seen: list[float] = field(default_factory=list)
-    """Losses of the steps by which the racer whose turn it is will be judged."""
 
     @property
-    def turn(self) -> int:
-        """How many have run."""
-        return len(self.losses)
-
-    @property
-    def steps(self) -> int:
-        """Of this turn."""
-        return self.lengths[self.final]
-
-    @property
-    def behind(self) -> int:
-        """Steps of the turns before this one."""
-        first = min(self.turn, len(self.racers))
-        return first * self.lengths[0] + (self.turn - first) * self.lengths[1]
-
-    @property
-    def total(self) -> int:
-        """Steps in all, if nobody gives up."""
-        finalists = min(self.finalists, len(self.racers)) if self.finalists > 1 else 0
-        return len(self.racers) * self.lengths[0] + finalists * self.lengths[1]
-
-    @property
-    def final(self) -> bool:
-        """Whether this is the second round."""
-        return self.turn >= len(self.racers)
-
-    @property
-    def had_final(self) -> bool:
-        """Whether somebody has run twice."""
-        return self.turn > len(self.racers)
-
-    @property
-    def place(self) -> int:
-        """The place among the racers of the one whose turn it is."""
-        return self._finalists()[self.turn - len(self.racers)] if self.final else self.turn
+    def rung(self) -> int:
+        """The index of the rung that is being trained; the number of rungs if the race is over."""
+        for rung in range(len(self.rungs)):
+            contestants = self.contestants(rung)
+            if not contestants:
+                break
+            if len(self._turns(rung)) < len(contestants):
+                return rung
+        return len(self.rungs)
 
     @property
     def over(self) -> bool:
-        """Whether all have run."""
-        return self.final and self.turn == len(self.racers) + len(self._finalists())
+        """Whether every rung has been trained."""
+        return self.rung == len(self.rungs)
+
+    @property
+    def place(self) -> int:
+        """The index among the racers of the contestant whose turn it is."""
+        rung = self.rung
+        return self.contestants(rung)[len(self._turns(rung))]
+
+    @property
+    def steps(self) -> int:
+        """Steps of this turn."""
+        return self.rungs[self.rung][0]
+
+    @property
+    def behind(self) -> int:
+        """Steps of all turns before this one."""
+        return sum(len(self._turns(rung)) * steps for rung, (steps, _) in enumerate(self.rungs))
+
+    @property
+    def trained(self) -> int:
+        """Steps that the contestant whose turn it is was trained for in earlier rungs."""
+        return sum(steps for steps, _ in self.rungs[: self.rung])
+
+    @property
+    def total(self) -> int:
+        """Steps of the whole race if no racer diverges."""
+        counts = [len(self.racers)]
+        for _, survivors in self.rungs[:-1]:
+            following = min(survivors, counts[-1])
+            counts.append(following if following > 1 else 0)
+        return sum(count * steps for count, (steps, _) in zip(counts, self.rungs, strict=True))
+
+    def contestants(self, rung: int) -> list[int]:
+        """The racers of a rung, in the order of their turns; none if the rung before left fewer than two."""
+        if rung == 0:
+            return list(range(len(self.racers)))
+        before = self.contestants(rung - 1)
+        if len(self._turns(rung - 1)) < len(before):
+            return []
+        survivors = self._finishers(rung - 1)[: self.rungs[rung - 1][1]]
+        return survivors if len(survivors) > 1 else []
 
     def observe(self, loss: float, progress: float) -> None:
-        """The loss of a step of the racer whose turn it is, and how much of its turn is then done."""
+        """Takes the loss of a step of the contestant whose turn it is, and how much of its turn is then done."""
         if progress > 1 - JUDGED:
             self.seen.append(loss)
 
     def finish(self, weights: Mapping[str, Tensor]) -> float:
-        """The racer whose turn it was has come to these weights. Returns the loss by which it is judged."""
+        """Ends a turn with the weights that the contestant has come to; returns the loss by which it is judged."""
         loss, place = fmean(self.seen), self.place
         self.weights[place] = {name: value.detach().clone() for name, value in weights.items()}
         self._take(loss)
         return loss
 
     def withdraw(self) -> bool:
-        """The racer whose turn it was could not be trained to the end. Returns whether there can still be a winner."""
+        """Ends the turn of a contestant that diverged; returns whether there can still be a winner."""
         self.weights.pop(self.place, None)
         self._take(math.inf)
         return bool(self.weights) or not self.over
 
     def ranked(self) -> list[int]:
-        """The places of those that have not given up, the best first: by the last turn that they took."""
-        count = len(self.racers)
-        finals = dict(zip(self._finalists(), self.losses[count:], strict=False))
-        keys = {place: (place not in finals, finals.get(place, loss)) for place, loss in enumerate(self.losses[:count])}
-        return [place for place in sorted(keys, key=keys.__getitem__) if keys[place][1] < math.inf]
+        """The racers that have not diverged, the best first: by the last rung that they reached, then by its loss."""
+        reached: dict[int, tuple[int, float]] = {}
+        for rung in range(len(self.rungs)):
+            for place, loss in zip(self.contestants(rung), self._turns(rung), strict=False):
+                reached[place] = (-rung, loss)
+        return [place for place in sorted(reached, key=reached.__getitem__) if reached[place][1] < math.inf]
 
-    def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return {**vars(self), "losses": list(self.losses), "weights": dict(self.weights), "seen": list(self.seen)}
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint: the arguments of this race."""
+        return {
+            "racers": list(self.racers),
+            "rungs": self.rungs,
+            "losses": [list(turns) for turns in self.losses],
+            "weights": dict(self.weights),
+            "seen": list(self.seen),
+        }
+
+    def _turns(self, rung: int) -> list[float]:
+        return self.losses[rung] if rung < len(self.losses) else []
+
+    def _finishers(self, rung: int) -> list[int]:
+        """The contestants of a rung that have had their turn and did not diverge, the best first."""
+        found = zip(self._turns(rung), self.contestants(rung), strict=False)
+        return [place for loss, place in sorted(found) if loss < math.inf]
 
     def _take(self, loss: float) -> None:
         """Ends a turn. Only the weights of those who may still win are kept."""
-        self.losses.append(loss)
+        rung = self.rung
+        self.losses += [[] for _ in range(rung + 1 - len(self.losses))]
+        self.losses[rung].append(loss)
         self.seen = []
-        leaders = self.ranked()[: max(self.finalists, 1)]
-        self.weights = {place: weights for place, weights in self.weights.items() if place in leaders}
-
-    def _finalists(self) -> list[int]:
-        """Those of the second round, the best first."""
-        first = self.losses[: len(self.racers)]
-        order = [place for place in sorted(range(len(first)), key=first.__getitem__) if first[place] < math.inf]
-        return order[: self.finalists] if min(self.finalists, len(order)) > 1 else []
+        waiting = self.contestants(rung)[len(self._turns(rung)) :]
+        kept = {*waiting, *self._finishers(rung)[: self.rungs[rung][1]]}
+        self.weights = {place: weights for place, weights in self.weights.items() if place in kept}
 
 
 def distance(a: Tensor, b: Tensor, weights: Tensor) -> float:
-    """Which share of the weight of the edges that either of two architectures keeps only one of them has."""
+    """The share of the weight of the edges that either of two architectures keeps and only one of them has."""
     return float((weights * (a ^ b)).sum() / (weights * (a | b)).sum().clamp_min(1e-12))
 
 
 def field_of(ranked: Sequence[Tensor], weights: Tensor, count: int, beside: Sequence[Tensor] = ()) -> list[Tensor]:
-    """The racers `beside`, and the best candidates (live gates) well apart from them and each other, up to `count`.
+    """The racers of a race.
 
-    If there are too few of these, the best of the others take part too.
+    Args:
+        ranked: Candidates (live gates), the best first.
+        weights: Of each edge, for the distance between architectures.
+        count: Racers at most.
+        beside: Racers that take part in any case.
+
+    Returns:
+        `beside`, and the best candidates that are well apart from them and from each other; if there are too few of
+        these, the best of the others take part too.
     """
     chosen: list[int] = []
     for least in (APART, 0.0):

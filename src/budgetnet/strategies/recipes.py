@@ -1,39 +1,149 @@
-"""Recipes: every choice of the training loop as one frozen value, and learning rates as functions of progress."""
+"""The default strategy: its settings as one frozen value, and the phases that follow from them."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, Self
 
+import torch
+from torch import nn
+
+from budgetnet.budgets.budget import Budget
+from budgetnet.data.feeds import Feed
 from budgetnet.errors import UserError
-from budgetnet.naming import keyword_arguments
+from budgetnet.network.graph import Architecture, Graph
+from budgetnet.strategies.candidates import Chooser, LocalSearch
+from budgetnet.strategies.phases import Choose, Finish, Phase, RunRace, Sampling, Search, WarmUp, steps_of
+from budgetnet.strategies.policy import PolicySettings, default_rate
+from budgetnet.strategies.start import Start, budgeted_start
+from budgetnet.training.evaluation import RECALIBRATION_BATCHES
+from budgetnet.training.schedules import one_cycle, part_of
 
-PER_EXAMPLE = 0
-"""Groups: one architecture per example, the paper's setting."""
-RECIPES = ("fast", "paper")
-CHOICES = {
-    "schedule": ("one-cycle", "steps"),
-    "warmup": ("sampled", "full"),
-    "baseline": ("leave-one-out", "batch-mean"),
-    "settle": ("climb", "evolution", "local"),
-}
-FIXED = ("name", "finish_epochs", "batch_size", "groups", "penalty", "milestones")
-"""Fields that have a setting of their own, or none."""
-RANGES = {
-    **dict.fromkeys(("momentum", "rise", "finish_rise"), (0.0, math.nextafter(1, 0))),
-    **dict.fromkeys(("anneal", "settle_share"), (0.0, 1.0)),
+RISE = 0.2
+"""The share of a cycle in which the learning rate rises, from fresh weights."""
+INHERITED_RISE = 0.05
+"""The same where the weights are inherited and need no gentle beginning."""
+LEAST_CANDIDATES = 6
+"""Architectures that are scored on shared weights at least, however short the run."""
+TIME_SHARES = {"warm-up": 0.02, "search": 0.12, "choose": 0.15, "race": 0.38, "finish": 0.92}
+"""The share of a time limit by which each phase ends. The rest is for the final evaluation and export."""
+BOUNDED = {
+    **dict.fromkeys(("momentum",), (0.0, math.nextafter(1, 0))),
+    **dict.fromkeys(("choose_share",), (0.0, 1.0)),
     **dict.fromkeys(("warmup_epochs", "search_epochs", "race_epochs", "final_epochs"), (0.0, math.inf)),
-    **dict.fromkeys(("weight_decay", "policy_lr", "policy_travel", "settle_evaluations", "wild"), (0.0, math.inf)),
-    **dict.fromkeys(("settle_examples", "race", "finalists", "spare"), (1.0, math.inf)),
+    **dict.fromkeys(("weight_decay", "policy_lr", "random_racers"), (0.0, math.inf)),
+    **dict.fromkeys(("candidates", "choose_examples", "racers", "finalists"), (1.0, math.inf)),
     "lr": (math.nextafter(0, 1), math.inf),
-    "initial_logit": (-math.inf, math.inf),
 }
-"""The least and the most that a number may be, which must be finite."""
+"""The least and the most that a number of a recipe may be; it must be finite."""
+
+
+class Strategy(Protocol):
+    """How a network is found and trained: settings, and the phases that follow from them."""
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """Examples in a training batch."""
+        ...
+
+    @property
+    def groups(self) -> int:
+        """Architectures that share a batch; 0 for one per example."""
+        ...
+
+    @property
+    def penalty(self) -> float:
+        """λ at the beginning."""
+        ...
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether λ follows the observed violation."""
+        ...
+
+    @property
+    def epochs(self) -> float:
+        """Of all phases together."""
+        ...
+
+    @property
+    def finish_epochs(self) -> float:
+        """Epochs that an architecture is trained alone for, its race included."""
+        ...
+
+    @property
+    def steps_back(self) -> bool:
+        """Whether another architecture is finished if a measured budget does not hold."""
+        ...
+
+    @property
+    def keeps_initial_weights(self) -> bool:
+        """Whether candidates will race from the initial weights."""
+        ...
+
+    @property
+    def choose_examples(self) -> int:
+        """Validation examples that an architecture is scored on."""
+        ...
+
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """This strategy with other settings."""
+        ...
+
+    def alone(self) -> Self:
+        """This strategy for one fixed architecture: all its epochs are finish."""
+        ...
+
+    def optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
+        """The optimizer of a module."""
+        ...
+
+    def start(self, budgets: Sequence[Budget], graph: Graph, anchor: Architecture) -> Start:
+        """Γ's start."""
+        ...
+
+    def policy(self, train: Feed) -> PolicySettings:
+        """How Γ learns."""
+        ...
+
+    def phases(self, train: Feed, seed: int, fixed: bool = False) -> tuple[Phase, ...]:
+        """The phases of a run, in their order."""
+        ...
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a run is trained. Epochs are of the training set; `groups` architectures share a batch."""
+    """Warm-up, policy gradient, local search, a race, and a long training of the winner.
+
+    Args:
+        name: As the user wrote it.
+        warmup_epochs: Epochs of shared weights before Γ learns.
+        search_epochs: Epochs of shared weights and Γ together.
+        finish_epochs: Epochs of the result alone, those of its race included.
+        batch_size: Examples in a batch.
+        groups: Architectures that share a batch.
+        penalty: λ at the beginning; it follows the observed violation.
+        lr: The largest learning rate of the weights.
+        momentum: Of SGD; Nesterov's kind unless it is zero.
+        weight_decay: Of SGD.
+        policy_lr: Γ's learning rate; None is small enough for noise to move Γ little, whatever the search's length.
+        candidates: Architectures that are scored on shared weights at most; fewer if they would take more than
+            `choose_share` of the finish's compute.
+        choose_share: See `candidates`.
+        choose_examples: Validation examples that each is scored on.
+        racers: Candidates that race; 1 for no race.
+        random_racers: How many of them are samples with all edges equally likely, whatever shared weights say.
+        race_epochs: Epochs of each racer in the first rung.
+        finalists: How many of them, if more than one, go on to the second rung.
+        final_epochs: Epochs of each finalist in the second rung.
+    """
 
     name: str
     warmup_epochs: float
@@ -41,103 +151,138 @@ class Recipe:
     finish_epochs: float
     batch_size: int = 128
     groups: int = 8
+    penalty: float = 1.0
     lr: float = 0.2
     momentum: float = 0.9
-    nesterov: bool = True
     weight_decay: float = 5e-4
-    schedule: str = "one-cycle"
-    rise: float = 0.2
-    """Share of a one-cycle schedule in which the rate rises, from fresh weights."""
-    finish_rise: float = 0.05
-    """The same for the finish, whose weights are inherited."""
-    milestones: tuple[float, ...] = ()
-    """Progress (of all epochs) at which the rate of the `steps` schedule is divided by ten."""
-    warmup: str = "sampled"
-    """`full`: the whole super network (paper); `sampled`: architectures from the initial Γ, fair to every edge."""
-    initial_logit: float | None = None
-    """Γ's start; None finds the value at which a sample costs what the budgets allow."""
     policy_lr: float | None = None
-    """Γ's rate; None is `policy_travel` over the root of the number of search steps."""
-    policy_travel: float = 0.05
-    """How far noise alone carries a logit in the whole search, whatever its length; little, so that every edge keeps
-    its share of the training: one that loses it looks useless on shared weights, whatever it is worth."""
-    stratified: bool = True
-    """Share every edge out evenly among the architectures of a batch, each of which still follows Γ by itself."""
-    connected: bool = True
-    """Draw again what does not reach the output: Γ is then learned given that a network connects."""
-    standardise: bool = True
-    """Divide the advantages of a batch by their spread, so that Γ's step does not depend on the loss's scale."""
-    baseline: str = "leave-one-out"
-    penalty: float = 1.0
-    adaptive: bool = True
-    """Adapt λ to the observed violation; otherwise it stays at `penalty`."""
-    anneal: float = 0.0
-    """Share of the search phase in which the budget falls from the full cost to its target."""
-    settle: str = "climb"
-    """How an architecture is chosen on shared weights: `climb` starts from Γ, `evolution` and `local` do without it."""
-    settle_evaluations: int = 96
-    """Candidates at most; fewer if they would take more than `settle_share` of the finish's compute."""
-    settle_share: float = 0.12
-    settle_examples: int = 1024
-    race: int = 1
-    """Candidates that are trained for `race_epochs` each; the one that learns best is finished."""
+    candidates: int = 96
+    choose_share: float = 0.03
+    choose_examples: int = 1024
+    racers: int = 1
+    random_racers: int = 0
     race_epochs: float = 0.0
     finalists: int = 1
-    """How many of them, if more than one, are trained for `final_epochs` more before one is chosen."""
     final_epochs: float = 0.0
-    wild: int = 0
-    """How many of them are samples with all edges equally likely, whatever shared weights say of them."""
-    spare: int = 1
-    """How many samples there should be for each that starts settle or races, to take those of most capacity."""
 
     def __post_init__(self) -> None:
-        for field, choices in CHOICES.items():
-            if getattr(self, field) not in choices:
-                raise UserError(f"{field}={getattr(self, field)} is not known to a recipe; use {' or '.join(choices)}")
-        for field, (least, most) in RANGES.items():
-            value = getattr(self, field)
+        for name, (least, most) in BOUNDED.items():
+            value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and least <= value <= most):
-                raise UserError(f"{field}={value} is out of range for a recipe; give {_words(least, most)}")
+                raise UserError(f"{name}={value} is out of range for a recipe; give {_words(least, most)}")
         if self.races and self.winner_epochs >= self.finish_epochs:
             raise UserError(
                 f"a race of {self.winner_epochs:g} epochs leaves nothing of the {self.finish_epochs:g} for the finish, "
-                "of which it is a part; give fewer race_epochs or final_epochs, or race=1"
+                "of which it is a part; give fewer race_epochs or final_epochs, or racers=1"
             )
 
     @property
-    def settles(self) -> bool:
-        """Whether the result is settled and finished; the paper takes Γ's mode as it is."""
-        return self.settle_evaluations > 0
-
-    @property
     def races(self) -> bool:
-        """Whether candidates of settle compete before one of them is finished."""
-        return self.settles and self.race > 1 and self.race_epochs > 0
+        """Whether candidates compete before one of them is finished."""
+        return self.racers > 1 and self.race_epochs > 0
 
     @property
-    def epochs(self) -> float:
-        """Of all phases together."""
-        return self.warmup_epochs + self.search_epochs + self.losers_epochs + self.finish_epochs
-
-    @property
-    def final(self) -> bool:
-        """Whether the race has a second round."""
-        return self.races and self.finalists > 1 and self.final_epochs > 0
+    def rungs(self) -> tuple[tuple[float, int], ...]:
+        """Epochs and survivors of each rung of the race."""
+        if not self.races:
+            return ()
+        final = self.finalists > 1 and self.final_epochs > 0
+        return ((self.race_epochs, self.finalists), (self.final_epochs, 1)) if final else ((self.race_epochs, 1),)
 
     @property
     def winner_epochs(self) -> float:
-        """Of the winner's race, which count as a part of its finish."""
-        return (self.race_epochs if self.races else 0.0) + (self.final_epochs if self.final else 0.0)
+        """Epochs of the winner's race, which count as a part of its finish."""
+        return sum(epochs for epochs, _ in self.rungs)
 
     @property
     def losers_epochs(self) -> float:
-        """Epochs of those that did not win."""
-        first = (self.race - 1) * self.race_epochs if self.races else 0.0
-        return first + ((min(self.finalists, self.race) - 1) * self.final_epochs if self.final else 0.0)
+        """Epochs of the racers that did not win."""
+        total, contestants = 0.0, self.racers
+        for epochs, survivors in self.rungs:
+            total += (contestants - 1) * epochs
+            contestants = min(contestants, survivors)
+        return total
 
-    def policy_rate(self, steps: int) -> float:
-        """Γ's rate in a search of so many steps; it does not follow θ's."""
-        return self.policy_travel / math.sqrt(steps) if self.policy_lr is None else self.policy_lr
+    @property
+    def epochs(self) -> float:
+        """See `Strategy`."""
+        return self.warmup_epochs + self.search_epochs + self.losers_epochs + self.finish_epochs
+
+    @property
+    def adaptive(self) -> bool:
+        """See `Strategy`."""
+        return True
+
+    @property
+    def steps_back(self) -> bool:
+        """See `Strategy`."""
+        return True
+
+    @property
+    def keeps_initial_weights(self) -> bool:
+        """See `Strategy`."""
+        return self.races
+
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """See `Strategy`."""
+        return replace(self, **changes)
+
+    def alone(self) -> Self:
+        """See `Strategy`."""
+        return replace(self, warmup_epochs=0, search_epochs=0, racers=1)
+
+    def optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
+        """See `Strategy`."""
+        return torch.optim.SGD(
+            module.parameters(),
+            self.lr,
+            momentum=self.momentum,
+            nesterov=self.momentum > 0,
+            weight_decay=self.weight_decay,
+            foreach=True,
+        )
+
+    def start(self, budgets: Sequence[Budget], graph: Graph, anchor: Architecture) -> Start:
+        """See `Strategy`."""
+        return budgeted_start(budgets, graph, anchor)
+
+    def policy(self, train: Feed) -> PolicySettings:
+        """See `Strategy`."""
+        rate = default_rate(steps_of(self.search_epochs, train)) if self.policy_lr is None else self.policy_lr
+        return PolicySettings(rate, self.penalty)
+
+    def chooser(self) -> Chooser:
+        """What looks for good architectures on shared weights."""
+        return LocalSearch()
+
+    def evaluations(self, train: Feed) -> int:
+        """Architectures that may be scored for a finish of this length. A forward pass is a third of a step."""
+        images = self.choose_examples + RECALIBRATION_BATCHES * self.batch_size
+        allowed = self.choose_share * steps_of(self.finish_epochs, train) * self.batch_size / (images / 3)
+        return max(LEAST_CANDIDATES, min(self.candidates, int(allowed)))
+
+    def phases(self, train: Feed, seed: int, fixed: bool = False) -> tuple[Phase, ...]:
+        """See `Strategy`: one learning-rate cycle for warm-up and search together, and one for the finish."""
+
+        def cycle(progress: float) -> float:
+            return one_cycle(self.lr, progress, RISE)
+
+        def last_cycle(progress: float) -> float:
+            return one_cycle(self.lr, progress, RISE if fixed else INHERITED_RISE)
+
+        finish = Finish(self.finish_epochs, last_cycle)
+        if fixed:
+            return (finish,)
+        sampling = Sampling(seed, self.groups)
+        warmup, search = self.warmup_epochs, self.search_epochs
+        racers = self.racers if self.races else 1
+        return (
+            WarmUp(warmup, part_of(cycle, 0.0, warmup, warmup + search), sampling),
+            Search(search, part_of(cycle, warmup, search, warmup + search), sampling),
+            Choose(self.evaluations(train), seed, racers, self.random_racers, self.rungs, self.chooser()),
+            RunRace(self.lr, self.rungs),
+            finish,
+        )
 
 
 def _words(least: float, most: float) -> str:
@@ -147,92 +292,29 @@ def _words(least: float, most: float) -> str:
     return lower + upper
 
 
+OPTIONS = tuple(
+    f.name for f in fields(Recipe) if f.name not in ("name", "finish_epochs", "batch_size", "groups", "penalty")
+)
+"""Settings that a user may write behind the name of the recipe; the others have a setting of their own."""
+
+
 def fast(epochs: float = 16) -> Recipe:
-    """The default: sampled warm-up, policy gradient, settle, race, and `epochs` for the winner, its race included."""
+    """The default recipe.
+
+    Args:
+        epochs: Of the result alone, its race included; everything else is in proportion.
+
+    Returns:
+        The recipe.
+    """
     return Recipe(
         "fast",
         warmup_epochs=epochs * 0.25 / 16,
         search_epochs=epochs * 1.25 / 16,
-        settle_share=0.03,
-        race=4,
-        wild=2,
+        racers=4,
+        random_racers=2,
         race_epochs=epochs * 1 / 16,
         finalists=2,
         final_epochs=epochs * 2 / 16,
         finish_epochs=epochs,
     )
-
-
-def paper(epochs: float = 300, task: str = "classification") -> Recipe:
-    """To the letter of the paper: fixed λ, batch-mean baseline, p > 0.5, one architecture per example, no finish."""
-    warmup = 50 / 300 if task == "classification" else 50 / 200
-    return Recipe(
-        "paper",
-        warmup_epochs=epochs * warmup,
-        search_epochs=epochs * (1 - warmup),
-        finish_epochs=0,
-        batch_size=64,
-        groups=PER_EXAMPLE,
-        lr=0.1,
-        nesterov=False,
-        weight_decay=1e-4,
-        schedule="steps",
-        milestones=(150 / 300, 225 / 300) if task == "classification" else (130 / 200,),
-        warmup="full",
-        initial_logit=3.0,
-        policy_lr=1e-3,
-        stratified=False,
-        connected=False,
-        standardise=False,
-        baseline="batch-mean",
-        adaptive=False,
-        settle_evaluations=0,
-    )
-
-
-def fixed(recipe: Recipe) -> Recipe:
-    """The same recipe for one fixed architecture: all its epochs are finish."""
-    total = recipe.finish_epochs or recipe.warmup_epochs + recipe.search_epochs
-    return replace(
-        recipe,
-        warmup_epochs=0,
-        search_epochs=0,
-        finish_epochs=total,
-        finish_rise=recipe.rise,
-        settle_evaluations=0,
-    )
-
-
-def choose(text: str, epochs: float | None, task: str) -> Recipe:
-    """A recipe by its name and options, such as `fast:anneal=0.8,rise=0.1`; with its own number of epochs if None."""
-    if epochs is not None and not 0 < epochs < math.inf:
-        raise UserError(f"{epochs} epochs cannot be trained; give a number above zero")
-    name, _, options = text.partition(":")
-    if name not in RECIPES:
-        raise UserError(f"there is no recipe {name!r}; use {' or '.join(RECIPES)}")
-    if name == "fast":
-        base = fast() if epochs is None else fast(epochs)
-    else:
-        base = paper(epochs if epochs is not None else (300 if task == "classification" else 200), task)
-    return replace(base, name=text, **keyword_arguments(Recipe, options, f"the recipe {name}", FIXED))
-
-
-def learning_rate(recipe: Recipe, progress: float, rise: float) -> float:
-    """θ's rate at a progress in [0, 1] of its cycle, which rises for the share `rise`; or of the whole run (steps)."""
-    if recipe.schedule == "steps":
-        return recipe.lr * 0.1 ** sum(progress >= milestone for milestone in recipe.milestones)
-    if progress < rise:
-        return recipe.lr * max(progress / rise, 0.04)
-    return recipe.lr * 0.5 * (1 + math.cos(math.pi * (progress - rise) / (1 - rise))) + 1e-4 * recipe.lr
-
-
-def phase_rate(recipe: Recipe, phase: str, progress: float) -> float:
-    """θ's rate at a progress of a phase: one cycle for warm-up and search together and one for the finish.
-
-    The paper's schedule runs over everything.
-    """
-    if phase == "finish":
-        return learning_rate(recipe, progress, recipe.finish_rise)
-    parts = (recipe.warmup_epochs, recipe.search_epochs)
-    done = parts[0] * progress if phase == "warm-up" else parts[0] + parts[1] * progress
-    return learning_rate(recipe, done / sum(parts), recipe.rise)

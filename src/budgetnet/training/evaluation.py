@@ -15,6 +15,9 @@ from budgetnet.network.supernet import call
 from budgetnet.training.tasks import Score, Task
 
 RECALIBRATION_BATCHES = 3
+"""Training batches from which batch-norm statistics are estimated again: more hardly change a score."""
+EVIDENCE_BATCHES = 4
+"""Validation batches that stand for the data where a cost depends on its input."""
 
 
 def recalibrate(model: nn.Module, train: Feed, batches: int = RECALIBRATION_BATCHES) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from budgetnet.budgets.feasibility import check, profile
 from budgetnet.errors import UserError
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import estimated_seconds, prepare
+from budgetnet.runs.execute import check_job, estimated_seconds, prepare
 from budgetnet.runs.sweep.plan import Plan
 
 
@@ -35,7 +34,6 @@ def estimates(plan: Plan, own: Collection[str] = ()) -> dict[str, Estimate]:
 def _estimate(config: Config, own: Collection[str]) -> Estimate:
     try:
         job = prepare(config, own)
-        anchor = job.architecture or check(profile(job.budgets, config.seed), config.seed)
-        return Estimate(estimated_seconds(job, anchor))
+        return Estimate(estimated_seconds(job, check_job(job)))
     except UserError as error:
         return Estimate(None, str(error))

@@ -1,0 +1,39 @@
+"""Strategies by the name that a user writes."""
+
+from __future__ import annotations
+
+import math
+
+from budgetnet.errors import UserError
+from budgetnet.naming import keyword_arguments
+from budgetnet.strategies import paper as papers
+from budgetnet.strategies import recipes
+from budgetnet.strategies.recipes import Recipe, Strategy
+
+NAMES = ("fast", "paper")
+
+
+def choose(text: str, epochs: float | None, task: str) -> Strategy:
+    """A strategy by its name and options, such as `fast:racers=6,lr=0.1`.
+
+    Args:
+        text: What the user wrote.
+        epochs: Of the training; the strategy's own number if None.
+        task: `classification` or `segmentation`.
+
+    Returns:
+        The strategy; a `UserError` for a name or an option that does not exist.
+    """
+    if epochs is not None and not 0 < epochs < math.inf:
+        raise UserError(f"{epochs} epochs cannot be trained; give a number above zero")
+    name, _, options = text.partition(":")
+    if name not in NAMES:
+        raise UserError(f"there is no recipe {name!r}; use {' or '.join(NAMES)}")
+    base: Strategy
+    kind: type[Recipe] | type[papers.PaperRecipe]
+    if name == "fast":
+        base, kind, options_of = (recipes.fast() if epochs is None else recipes.fast(epochs)), Recipe, recipes.OPTIONS
+    else:
+        base, kind, options_of = papers.paper(epochs, task), papers.PaperRecipe, papers.OPTIONS
+    reserved = [field for field in kind.__dataclass_fields__ if field not in options_of]
+    return base.changed({"name": text, **keyword_arguments(kind, options, f"the recipe {name}", reserved)})

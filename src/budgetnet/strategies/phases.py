@@ -1,0 +1,426 @@
+"""The phases of a run, each a small class that takes the state, trains or chooses, and hands the state on."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from budgetnet.data.feeds import Batch, Feed
+from budgetnet.data.nested import rows
+from budgetnet.data.seeds import generator
+from budgetnet.errors import Diverged, Interrupted
+from budgetnet.network.distribution import Draw
+from budgetnet.network.graph import Architecture
+from budgetnet.strategies.candidates import Candidates, Chooser, LocalSearch
+from budgetnet.strategies.race import RISE, Race, Rung
+from budgetnet.strategies.state import SearchState
+from budgetnet.training.evaluation import EVIDENCE_BATCHES
+from budgetnet.training.schedules import Rate, rise_and_hold
+from budgetnet.training.trainer import Course, Fit, Forward, Step, Trainer
+
+SNAPSHOTS = 60
+"""Step records of a search that carry Γ: enough to watch it move, without filling the disk."""
+REFRESH_SAMPLES = 8
+"""Architectures that a measured cost measures after each epoch of the search, to correct its prediction."""
+PER_EXAMPLE = 0
+"""Groups: one architecture per example, the paper's setting."""
+STREAMS = {"warm-up": 0, "search": 100_000, "race": 300_000, "finish": 400_000}
+"""The first epoch of the batches of each phase."""
+LEAST_STEPS = 1
+"""A phase that a recipe asks for at all has one step at least, however few epochs it has."""
+
+
+class Phase(Protocol):
+    """A phase of a run."""
+
+    @property
+    def name(self) -> str:
+        """By which records, checkpoints and time limits call it."""
+        ...
+
+    def run(self, state: SearchState, trainer: Trainer) -> SearchState:
+        """Takes the state from where it is to the end of the phase.
+
+        Args:
+            state: What the phases before have come to, or a checkpoint of this one.
+            trainer: Trains, records and saves.
+
+        Returns:
+            The state for the next phase.
+        """
+        ...
+
+
+def steps_of(epochs: float, feed: Feed) -> int:
+    """The number of steps of some epochs; 0 for none."""
+    return max(LEAST_STEPS, round(epochs * feed.steps)) if epochs > 0 else 0
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the architectures of a batch are drawn from Γ.
+
+    Args:
+        seed: What they follow from.
+        groups: Architectures that share a batch, or `PER_EXAMPLE`.
+        stratified: Whether every edge is shared out evenly among them; each still follows Γ by itself.
+        connected: Whether architectures that do not reach the output are resampled.
+    """
+
+    seed: int
+    groups: int
+    stratified: bool = True
+    connected: bool = True
+
+    def draw(self, state: SearchState, phase: str, number: int, batch: int) -> Draw:
+        """The architectures of a step."""
+        groups = batch if self.groups == PER_EXAMPLE else min(self.groups, batch)
+        source = generator(self.seed, phase, number)
+        distribution = state.searching.distribution
+        return distribution.sample(groups, source, stratified=self.stratified, connected=self.connected)
+
+
+@dataclass
+class SampledStep(Step):
+    """A step of the super network: architectures are drawn, and each group of the batch has a loss of its own."""
+
+    state: SearchState
+    sampling: Sampling
+    phase: str
+    learns: bool = False
+    """Whether Γ and the multipliers learn, too."""
+
+    def forward(self, trainer: Trainer, module: nn.Module, batch: Batch, number: int) -> Forward:
+        """See `Step`."""
+        inputs, targets = batch
+        with trainer.watch.part("sampling and plan"):
+            draw = self.draw(rows(inputs), number)
+            if trainer.watch.running:
+                self.state.net.plan(draw.gates, rows(inputs))  # remembered: the forward pass will not make it again
+        with trainer.watch.part("forward"):
+            outputs = trainer.task.outputs(module, inputs, draw.gates)
+            return Forward(outputs, trainer.task.group_losses(outputs, targets, len(draw.gates)), draw)
+
+    def draw(self, batch: int, number: int) -> Draw:
+        """The architectures of a step."""
+        return self.sampling.draw(self.state, self.phase, number, batch)
+
+    def update(self, trainer: Trainer, forward: Forward, batch: Batch, progress: float) -> dict[str, float]:
+        """See `Step`: one step of the policy gradient, in the search phase."""
+        if not self.learns or len(forward.drawn.gates) < 2:
+            return {}
+        with trainer.watch.part("policy and costs"):
+            policy = self.state.searching
+            rate = policy.settings.rate
+            return {"policy_lr": rate, **policy.update(forward.drawn, forward.losses, batch[0])}
+
+
+class FullStep(SampledStep):
+    """A step of the whole super network (the paper's warm-up)."""
+
+    def draw(self, batch: int, number: int) -> Draw:
+        """All edges, for the whole batch."""
+        return Draw(torch.ones(1, len(self.state.net.graph.edges), dtype=torch.bool), torch.zeros(1))
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """Trains the weights that all architectures share, with Γ at its start.
+
+    Args:
+        epochs: How long.
+        rate: The learning rate.
+        sampling: How architectures are drawn.
+        full: Whether the whole super network is trained instead.
+    """
+
+    epochs: float
+    rate: Rate
+    sampling: Sampling
+    full: bool = False
+    name: ClassVar[str] = "warm-up"
+
+    def course(self, state: SearchState, trainer: Trainer) -> Course:
+        """What the trainer does."""
+        step = (FullStep if self.full else SampledStep)(state, self.sampling, self.name)
+        steps = steps_of(self.epochs, trainer.train)
+        about = {} if state.start is None else state.start.about()
+
+        def look() -> dict[str, Any]:
+            return {"entropy": _seen(state)["entropy"]}
+
+        return Course(self.name, STREAMS[self.name], steps, self.rate, step, look=look, about=about)
+
+    def run(self, state: SearchState, trainer: Trainer) -> SearchState:
+        """See `Phase`."""
+        return _train_shared(self.course(state, trainer), state, trainer)
+
+
+@dataclass(frozen=True)
+class Search:
+    """Learns the shared weights by gradient, and Γ and the multipliers by policy gradient.
+
+    Args:
+        epochs: How long.
+        rate: The learning rate of the weights.
+        sampling: How architectures are drawn.
+    """
+
+    epochs: float
+    rate: Rate
+    sampling: Sampling
+    name: ClassVar[str] = "search"
+
+    def course(self, state: SearchState, trainer: Trainer) -> Course:
+        """What the trainer does."""
+        steps = steps_of(self.epochs, trainer.train)
+
+        def snapshot(step: int, every: int) -> dict[str, Any]:
+            due = step * SNAPSHOTS // steps > (step - every) * SNAPSHOTS // steps
+            return _seen(state) if due else {}
+
+        return Course(
+            self.name,
+            STREAMS[self.name],
+            steps,
+            self.rate,
+            SampledStep(state, self.sampling, self.name, learns=True),
+            look=lambda: self._look(state, trainer),
+            snapshot=snapshot,
+            about={} if state.start is None else state.start.about(),
+        )
+
+    def run(self, state: SearchState, trainer: Trainer) -> SearchState:
+        """See `Phase`."""
+        return _train_shared(self.course(state, trainer), state, trainer)
+
+    def _look(self, state: SearchState, trainer: Trainer) -> dict[str, Any]:
+        """Γ, the score and costs of its mode, and how well measured costs were predicted."""
+        assert state.fit is not None
+        distribution, graph = state.searching.distribution, state.net.graph
+        gates = graph.live(distribution.mode().gates()[None])[0]
+        entry = state.archive.score(gates, self.name, state.fit.step // trainer.train.steps)
+        seen: dict[str, Any] = {"validation_loss": entry.loss, "validation_accuracy": entry.metric}
+        seen |= {f"mode_cost/{name}": value for name, value in entry.costs.items()}
+        for budget in state.budgets:
+            if budget.meter.cost.measured:
+                source = generator(self.sampling.seed, "refresh", state.fit.step)
+                errors = budget.meter.cost.refresh(graph.live(distribution.sample(REFRESH_SAMPLES, source).gates))
+                seen |= {f"predictor_{name}/{budget.name}": value for name, value in errors.items()}
+        return {**_seen(state), **seen}
+
+
+def _train_shared(course: Course, state: SearchState, trainer: Trainer) -> SearchState:
+    """Trains the super network; its optimizer is handed on to the next phase."""
+    if course.steps:
+        state.fit = state.fit or trainer.begin(state.net)
+        trainer.fit(course, state.fit, state)
+    return state
+
+
+def _seen(state: SearchState) -> dict[str, Any]:
+    """Γ, for the records."""
+    distribution = state.searching.distribution
+    probabilities = [round(p, 4) for p in distribution.probabilities.tolist()]
+    return {"entropy": float(distribution.entropy().mean()), "probabilities": probabilities}
+
+
+@dataclass(frozen=True)
+class Choose:
+    """Ranks architectures on shared weights; the best ones race, or the best one is finished.
+
+    Args:
+        evaluations: Architectures that may be scored.
+        seed: What proposals follow from.
+        racers: Candidates that race; 1 for no race.
+        random: How many of them are random ones.
+        rungs: Epochs and survivors of each rung of the race.
+        chooser: Looks for good architectures.
+    """
+
+    evaluations: int
+    seed: int
+    racers: int = 1
+    random: int = 0
+    rungs: Sequence[tuple[float, int]] = ()
+    chooser: Chooser = field(default_factory=LocalSearch)
+    name: ClassVar[str] = "choose"
+
+    def run(self, state: SearchState, trainer: Trainer) -> SearchState:
+        """See `Phase`."""
+        clock = time.monotonic()
+        trainer.record("phase", self.name, 0, {"steps": self.evaluations}, epoch=0)
+        candidates, score = self.candidates(state, trainer), _Scorer(state, trainer, self.name)
+        found = self.chooser.rank(candidates, state.archive.best(2), state.fallback.gates(), score, self.evaluations)
+        ranked = [state.net.graph.architecture(candidate.gates) for candidate in found]
+        racers = candidates.racers(ranked, self.racers, self.random) if self.racers > 1 else []
+        if len(racers) > 1:
+            state.race, state.runners_up, state.fit = Race(racers, self._rungs(trainer)), ranked, None
+            state.use_initial_weights()
+        else:
+            state.drop_initial_weights()
+            self.take_first_that_holds(state, trainer, ranked, score.count)
+        trainer.spend(self.name, time.monotonic() - clock)
+        return state
+
+    def _rungs(self, trainer: Trainer) -> tuple[Rung, ...]:
+        return tuple((steps_of(epochs, trainer.train), survivors) for epochs, survivors in self.rungs)
+
+    def candidates(self, state: SearchState, trainer: Trainer) -> Candidates:
+        """Proposes architectures by what the state knows."""
+        assert state.start is not None
+
+        def evidence() -> list[Any]:
+            return [inputs for inputs, _ in itertools.islice(trainer.validation.evaluation(), EVIDENCE_BATCHES)]
+
+        return Candidates(
+            state.net.graph,
+            state.budgets,
+            state.searching.distribution,
+            state.start,
+            lambda purpose: generator(self.seed, purpose, 1),
+            evidence,
+        )
+
+    def take_first_that_holds(
+        self, state: SearchState, trainer: Trainer, ranked: Sequence[Architecture], step: int = 0
+    ) -> None:
+        """Singles out the best one that holds every budget by evidence.
+
+        The last resort is the architecture of the check, which has been measured: the certificate will say.
+        """
+        chosen, others = self.candidates(state, trainer).first_that_holds(ranked)
+        state.single_out(chosen or state.fallback.live(), trainer)
+        set_aside(state, trainer, others, step)
+
+
+@dataclass
+class _Scorer:
+    """Validation loss of an architecture on shared weights; infinite once the time for it is over."""
+
+    state: SearchState
+    trainer: Trainer
+    phase: str
+
+    def __post_init__(self) -> None:
+        self.count = 0
+        self.deadline = max(self.trainer.deadline(self.phase), self.trainer.elapsed())
+
+    def __call__(self, gates: Tensor) -> float:
+        if self.count and self.trainer.elapsed() > self.deadline:
+            return math.inf
+        with self.trainer.watch.part("evaluation"):
+            entry = self.state.archive.score(gates, self.phase, self.count // self.trainer.train.steps)
+        self.count += 1
+        seen = {"validation_loss": entry.loss, "validation_accuracy": entry.metric}
+        self.trainer.record("candidate", self.phase, self.count, seen, epoch=0)
+        if self.trainer.should_stop():
+            raise Interrupted  # the checkpoint of the phase before is the one to go on from
+        return entry.loss
+
+
+def set_aside(state: SearchState, trainer: Trainer, others: Sequence[Architecture], step: int) -> None:
+    """The choice is made; the others come next, should its measurement fail."""
+    assert state.architecture is not None
+    state.runners_up = [other for other in others if other != state.architecture]
+    gates = state.architecture.gates()[None]
+    costs = {f"cost/{b.name}": float(b.meter.evaluate(gates)[0]) for b in state.budgets}
+    trainer.record("chosen", state.phase, step, costs, epoch=0 if state.phase == Choose.name else None)
+
+
+@dataclass(frozen=True)
+class RunRace:
+    """Trains the racers on the same batches from fresh weights, by successive halving; the winner goes on.
+
+    Args:
+        lr: The largest learning rate, at which racers stay.
+        rungs: Epochs and survivors of each rung.
+    """
+
+    lr: float
+    rungs: Sequence[tuple[float, int]]
+    name: ClassVar[str] = "race"
+
+    def run(self, state: SearchState, trainer: Trainer) -> SearchState:
+        """See `Phase`."""
+        race = state.race
+        if race is None:
+            return state
+        while not race.over:
+            fit = state.fit if state.fit is not None and state.fit.step else self._begin(race, state, trainer)
+            try:
+                trainer.fit(self.course(race), fit, state)
+                result: dict[str, Any] = {"loss": race.finish(fit.module.state_dict())}
+            except Diverged as fault:
+                if not race.withdraw():
+                    raise
+                result = {"diverged": str(fault)}
+                trainer.forget()
+            state.fit = None
+            trainer.record("racer", self.name, race.behind, result)
+        self._crown(race, state, trainer)
+        return state
+
+    def _begin(self, race: Race, state: SearchState, trainer: Trainer) -> Fit:
+        """The training of the contestant whose turn it is."""
+        fit = state.single_out(state.net.graph.architecture(race.racers[race.place]), trainer)
+        if race.rung:
+            fit.module.load_state_dict(race.weights[race.place])
+        return fit
+
+    def course(self, race: Race) -> Course:
+        """What the trainer does in this turn."""
+        first, lr = race.rung == 0, self.lr
+        return Course(
+            self.name,
+            STREAMS[self.name],
+            race.steps,
+            lambda progress: rise_and_hold(lr, progress if first else RISE, RISE),
+            observe=lambda values, progress: race.observe(values["loss"], progress),
+            offset=race.behind,
+            total=race.total,
+            seen=race.trained,
+        )
+
+    def _crown(self, race: Race, state: SearchState, trainer: Trainer) -> None:
+        """The winner is finished with the weights that it has come to."""
+        places = race.ranked()
+        winner, *others = (state.net.graph.architecture(race.racers[place]) for place in places)
+        state.single_out(winner, trainer).module.load_state_dict(race.weights[places[0]])
+        state.raced = sum(epochs for (epochs, _), turns in zip(self.rungs, race.losses, strict=False) if turns)
+        set_aside(state, trainer, list(dict.fromkeys([*others, *state.runners_up])), race.behind)
+        state.race = None
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Trains the chosen architecture alone.
+
+    Args:
+        epochs: How long, the epochs of its race included.
+        rate: The learning rate.
+    """
+
+    epochs: float
+    rate: Rate
+    name: ClassVar[str] = "finish"
+
+    def course(self, state: SearchState, trainer: Trainer) -> Course:
+        """What the trainer does."""
+        steps = steps_of(self.epochs - state.raced, trainer.train)
+        return Course(self.name, STREAMS[self.name], steps, self.rate)
+
+    def run(self, state: SearchState, trainer: Trainer) -> SearchState:
+        """See `Phase`."""
+        course = self.course(state, trainer)
+        if course.steps:
+            assert state.fit is not None
+            trainer.fit(course, state.fit, state)
+        return state
