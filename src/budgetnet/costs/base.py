@@ -17,6 +17,7 @@ from budgetnet.costs.evidence import Evidence
 from budgetnet.errors import Interrupted, UserError
 from budgetnet.export.reasons import reason
 from budgetnet.network.graph import Architecture, Graph
+from budgetnet.network.supernet import SuperNetwork
 
 STOCHASTIC_DRAWS = 400
 """Evaluations behind the mean of a stochastic cost: its standard error is a twentieth of one draw's spread."""
@@ -195,6 +196,32 @@ class FunctionCost(Cost):
             value = float(self.function(architecture, batch) if self.takes_batch else self.function(architecture))
         check_value(value, self.name, f" for {edges}")
         return value
+
+
+def least_path(graph: Graph, weights: Sequence[float]) -> Architecture | None:
+    """The cheapest connected architecture, for a cost that grows with every edge that is kept.
+
+    Args:
+        graph: The graph.
+        weights: What each edge adds to a network that is a single path.
+
+    Returns:
+        The path of least weight; where some edges are fixed, the network of these alone if it connects. None if
+        neither is certain: in a bundle, what a unit adds depends on the other units.
+    """
+    if not bool(graph.fixed.any()) and not graph.bundles:
+        return Architecture(graph, frozenset(graph.edges[edge].name for edge in graph.shortest_path(weights)))
+    fixed = graph.architecture(graph.fixed)
+    return fixed if fixed.connected else None
+
+
+def refuse_bundles(net: SuperNetwork, name: str) -> None:
+    """Refuses a super network with units of layers, for a cost that does not know what sets of units cost."""
+    if net.graph.bundles or net.prelude is not None:
+        raise UserError(
+            f"the cost {name} does not know networks with units of layers or several inputs yet; "
+            "use macs, params, size or steps"
+        )
 
 
 def check_value(value: float, name: str, where: str = "") -> None:

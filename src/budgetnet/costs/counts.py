@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,10 +14,11 @@ from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from budgetnet.costs.base import Cost
+from budgetnet.costs.base import Cost, least_path
 from budgetnet.errors import UserError
 from budgetnet.export.reasons import reason
 from budgetnet.network.graph import Architecture, Graph
+from budgetnet.network.slices import Polynomial, Region
 from budgetnet.network.supernet import SuperNetwork, example, on_meta
 
 ACCOUNTINGS = ("true", "paper")
@@ -44,6 +45,26 @@ SUMS = frozenset(("add", "add_"))
 """Operations that add up two values: one multiply-add for each number, if the values have equal shapes."""
 
 
+@dataclass(frozen=True, eq=False)
+class BundleCost:
+    """What a bundle, or a chain of bundles, costs: exact for every set of kept units.
+
+    Attributes:
+        axes: The edges of each axis: the units of its bundles.
+        count: The cost as a polynomial in the widths that are kept.
+        once: What the whole adds besides, if any of it is kept: its addition at the node that it leads to.
+    """
+
+    axes: tuple[tuple[int, ...], ...]
+    count: Polynomial
+    once: float = 0.0
+
+    def evaluate(self, live: Tensor) -> Tensor:
+        """The cost for each row of live gates; nothing where no unit is live."""
+        kept = [live[:, list(axis)] for axis in self.axes]
+        return kept[0].any(1).double() * (self.once + self.count.evaluate(kept))
+
+
 @dataclass(eq=False)
 class AdditiveCost(Cost):
     """`base` + the sum over live edges + the sum over live nodes; a vector product for many architectures at once."""
@@ -56,20 +77,25 @@ class AdditiveCost(Cost):
     counter: Callable[[fx.GraphModule], float] | None = None
     """Counts the same cost on an extracted network, which knows nothing of edges and nodes."""
 
+    bundles: tuple[BundleCost, ...] = ()
+    """What the bundles cost, whose units have no cost of their own in `edges`."""
+
     def evaluate(self, live: Tensor) -> Tensor:
         """The cost of each row of live gates (n × edges), float64."""
         node_live = torch.stack([live[:, ends].any(1) for ends in self.graph.incoming[1:]], 1)
-        return self.base + live.double() @ self.edges + node_live.double() @ self.nodes[1:]
+        total: Tensor = self.base + live.double() @ self.edges + node_live.double() @ self.nodes[1:]
+        for bundle in self.bundles:
+            total = total + bundle.evaluate(live)
+        return total
 
     def recount(self, network: fx.GraphModule) -> float | None:
         """The cost of an extracted network, counted on its modules."""
         return None if self.counter is None else float(self.counter(network))
 
-    def smallest(self) -> Architecture:
-        """The cheapest connected architecture, exactly: costs are not negative, so it is a single path."""
+    def smallest(self) -> Architecture | None:
+        """The cheapest connected architecture: costs are not negative, so every further edge costs more."""
         weights = self.edges + self.nodes[torch.tensor(self.graph.targets)]
-        path = self.graph.shortest_path(weights.tolist())
-        return Architecture(self.graph, frozenset(self.graph.edges[i].name for i in path))
+        return least_path(self.graph, weights.tolist())
 
 
 def macs(net: SuperNetwork, accounting: str = "true") -> AdditiveCost:
@@ -81,48 +107,72 @@ def macs(net: SuperNetwork, accounting: str = "true") -> AdditiveCost:
         raise UserError(f"accounting {accounting!r} does not exist; use {' or '.join(ACCOUNTINGS)}")
     graph, shapes = net.graph, net.shapes
     counter = _Counter()
-    base = counter.count(net.stem, net.input_shape, net.input_dtype)
-    base += counter.count(net.head, shapes.nodes[-1], shapes.dtypes[-1])
+    inputs = net.inputs.example()
+    main, sides = (net.inputs.tensors(inputs)[0], ()) if net.prelude is None else on_meta(net.prelude, inputs)
+    base = counter.count(net.stem, main)
+    base += counter.count(net.head, example(shapes.nodes[-1], shapes.dtypes[-1]))
     sums = torch.tensor([float(math.prod(shape)) for shape in shapes.sums], dtype=torch.float64)
-    edges = sums[torch.tensor(graph.targets)]
-    for i, module in enumerate(net.edge_modules):
-        source, target = graph.sources[i], graph.targets[i]
-        count = counter.count(module, shapes.nodes[source], shapes.dtypes[source])
+    edges, bundles = torch.zeros(len(graph.edges), dtype=torch.float64), []
+    for operation, module in zip(graph.operations, net.edge_modules, strict=True):
+        source, added = operation.source, float(sums[operation.target])
+        x = example(shapes.nodes[source], shapes.dtypes[source])
+        if operation.bundle:
+            assert isinstance(module, Region)
+            work = counter.work(module.body, x, *(sides[i] for i in module.sides))
+            bundles.append(BundleCost(operation.axes, module.call_counts(work), added))
+            continue
+        if isinstance(module, Region):
+            count = math.fsum(counter.work(module.body, x, *(sides[i] for i in module.sides)).values())
+        else:
+            count = counter.count(module, x)
         if accounting == "paper":
-            before, after = _pixels(shapes.nodes[source]), _pixels(shapes.sums[target])
+            before, after = _pixels(shapes.nodes[source]), _pixels(shapes.sums[operation.target])
             count = count * min(before, after) / after
-        edges[i] += count
+        edges[operation.edges[0]] = added + count
     nodes = -sums
     for i, module in enumerate(net.activations):
-        nodes[i] += counter.count(module, shapes.sums[i], shapes.dtypes[i])
-    recount = partial(_macs_of, shape=net.input_shape, dtype=net.input_dtype) if accounting == "true" else None
-    return AdditiveCost(graph, base, edges, nodes, counter.uncounted, recount)
+        nodes[i] += counter.count(module, example(shapes.sums[i], shapes.dtypes[i]))
+    recount = partial(_macs_of, inputs=net.inputs.tensors(inputs)) if accounting == "true" else None
+    return AdditiveCost(graph, base, edges, nodes, counter.uncounted, recount, tuple(bundles))
 
 
 def params(net: SuperNetwork) -> AdditiveCost:
     """Trainable numbers: weights, biases, batch-norm scale and shift."""
-    return _per_module(net, lambda module: sum(p.numel() for p in module.parameters()))
+
+    def of(module: nn.Module) -> float:
+        return float(sum(parameter.numel() for parameter in module.parameters()))
+
+    return _per_module(net, of, lambda tensor: float(tensor.numel()) if isinstance(tensor, nn.Parameter) else 0.0)
 
 
 def size(net: SuperNetwork) -> AdditiveCost:
     """Bytes of the extracted network's state as saved: parameters and buffers, without the file's header."""
-    return _per_module(net, lambda module: sum(v.numel() * v.element_size() for v in module.state_dict().values()))
+
+    def of(module: nn.Module) -> float:
+        return float(sum(tensor.numel() * tensor.element_size() for tensor in module.state_dict().values()))
+
+    return _per_module(net, of, lambda tensor: float(tensor.numel() * tensor.element_size()))
 
 
-def _per_module(net: SuperNetwork, measure: Callable[[nn.Module], float]) -> AdditiveCost:
-    def vector(modules: Iterable[nn.Module]) -> Tensor:
-        return torch.tensor([float(measure(module)) for module in modules], dtype=torch.float64)
+def _per_module(
+    net: SuperNetwork, of: Callable[[nn.Module], float], measure: Callable[[Tensor], float]
+) -> AdditiveCost:
+    """A cost that adds up over modules, and in bundles over tensors."""
+    edges, bundles = torch.zeros(len(net.graph.edges), dtype=torch.float64), []
+    for operation, module in zip(net.graph.operations, net.edge_modules, strict=True):
+        if operation.bundle:
+            assert isinstance(module, Region)
+            bundles.append(BundleCost(operation.axes, module.tensor_counts(measure)))
+        else:
+            edges[operation.edges[0]] = of(module)
+    nodes = torch.tensor([of(module) for module in net.activations], dtype=torch.float64)
+    base = of(net.stem) + of(net.head) + (0.0 if net.prelude is None else of(net.prelude))
+    return AdditiveCost(net.graph, base, edges, nodes, counter=of, bundles=tuple(bundles))
 
-    base = float(measure(net.stem) + measure(net.head))
-    return AdditiveCost(net.graph, base, vector(net.edge_modules), vector(net.activations), counter=measure)
 
-
-def _macs_of(network: fx.GraphModule, shape: tuple[int, ...], dtype: torch.dtype) -> float:
+def _macs_of(network: fx.GraphModule, inputs: Sequence[Tensor]) -> float:
     """What the modules of an extracted network multiply and add, and the sums between them."""
-    additions = _Additions(copy.deepcopy(network).to("meta").eval())
-    with torch.no_grad():
-        additions.run(example(shape, dtype))
-    return _Counter().count(network, shape, dtype) + additions.total
+    return math.fsum(_Counter().work(network, *inputs).values())
 
 
 @dataclass(frozen=True)
@@ -172,14 +222,19 @@ def count(model: nn.Module, example_inputs: Any) -> Count:
     return Count(counter.total / len(tensors[0]), params, counter.uncounted)
 
 
-class _Additions(fx.Interpreter):
-    """Counts the numbers that the sums between modules give for one example."""
+class _Nodes(fx.Interpreter):
+    """Notes what each node of a graph adds to a counter. Sums within a module are the module's own affair."""
 
-    total = 0.0
+    def __init__(self, graph: fx.GraphModule, counter: _Counter) -> None:
+        super().__init__(graph)
+        self.counter, self.work = counter, dict[str, float]()
 
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        output = super().call_function(target, args, kwargs)
-        self.total += output[0].numel()
+    def run_node(self, n: fx.Node) -> Any:
+        """Runs a node, and notes its work."""
+        before, self.counter.sums = self.counter.total, n.op != "call_module"
+        output = super().run_node(n)
+        if n.op.startswith("call"):
+            self.work[n.name] = self.counter.total - before
         return output
 
 
@@ -205,12 +260,20 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
     def uncounted(self) -> tuple[str, ...]:
         return tuple(sorted(self.unknown))
 
-    def count(self, module: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> float:
-        """Multiply-adds of a module on one example of this shape, in eval mode."""
-        before, batch = self.total, 2
+    def count(self, module: nn.Module, x: Tensor) -> float:
+        """Multiply-adds of a module on one of these examples, in eval mode."""
+        before = self.total
         with self:
-            on_meta(module, example(shape, dtype, batch))
-        return (self.total - before) / batch
+            on_meta(module, x)
+        return (self.total - before) / len(x)
+
+    def work(self, graph: fx.GraphModule, *inputs: Tensor) -> dict[str, float]:
+        """Multiply-adds of every call of a graph, by its name, on one of these examples; sums between calls too."""
+        nodes = _Nodes(copy.deepcopy(graph).to("meta").eval(), self)
+        with torch.no_grad(), self:
+            nodes.run(*inputs)
+        self.sums = False
+        return {name: work / len(inputs[0]) for name, work in nodes.work.items() if work}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from budgetnet.costs.base import Cost
+from budgetnet.costs.base import Cost, refuse_bundles
 from budgetnet.costs.counts import AdditiveCost
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
@@ -37,13 +37,14 @@ class FileSize(Cost):
 
     def __init__(self, net: SuperNetwork) -> None:
         super().__init__(net.graph)
+        refuse_bundles(net, "file_size")
         self.net = net
 
     def evaluate(self, live: Tensor) -> Tensor:
         """The estimated bytes of each row of live gates."""
         return self._estimate.evaluate(live)
 
-    def smallest(self) -> Architecture:
+    def smallest(self) -> Architecture | None:
         """The architecture of the smallest estimate."""
         return self._estimate.smallest()
 

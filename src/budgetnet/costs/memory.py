@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.profiler import ProfilerActivity, profile
 
-from budgetnet.costs.base import Cost
+from budgetnet.costs.base import Cost, least_path, refuse_bundles
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.latency.timing import torch_threads
@@ -76,6 +76,7 @@ class PeakMemory(Cost):
 
     def __init__(self, net: SuperNetwork, batch: int) -> None:
         super().__init__(net.graph)
+        refuse_bundles(net, "peak_memory")
         self.net, self.batch = net, batch
 
     def evaluate(self, live: Tensor) -> Tensor:
@@ -96,9 +97,11 @@ class PeakMemory(Cost):
         errors = [abs(e.how["analysis"] / e.how["real_run"] - 1) for e in found]
         return {"error": math.fsum(errors) / len(errors)} if errors else {}
 
-    def smallest(self) -> Architecture:
+    def smallest(self) -> Architecture | None:
         """The exact minimum. Edges only add, so it is a path: for each bound on a step, the path of least state."""
         graph = self.net.graph
+        if bool(graph.fixed.any()):
+            return least_path(graph, [1.0] * len(graph.edges))
         step = [self._step(edge) for edge in range(len(graph.edges))]
         best: tuple[float, list[int]] = (math.inf, [])
         for limit in sorted(set(step)):

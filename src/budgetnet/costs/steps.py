@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from budgetnet.costs.base import Cost
 from budgetnet.errors import UserError
-from budgetnet.network.graph import Graph
+from budgetnet.network.graph import Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
 
 ALLOCATIONS = ("critical-path", "dfs")
@@ -41,16 +41,38 @@ class Steps(Cost):
     costs: tuple[int, ...]
     order: tuple[int, ...]
     """Each unit's place in `dfs` order."""
+    work: Graph
+    """The graph of what runs as one call: the graph itself, with every bundle or chain of bundles as one edge."""
 
     def evaluate(self, live: Tensor) -> Tensor:
         """The ticks of each row of live gates (n × edges), float64."""
         return torch.tensor([schedule.ticks for schedule in self.schedules(live)], dtype=torch.float64)
 
     def schedules(self, live: Tensor) -> list[Schedule]:
-        """A schedule for each row of live gates."""
+        """A schedule for each row of live gates; all live units of a bundle start when the bundle does."""
         rows = live.numpy()
+        if self.graph.bundles:
+            rows = np.stack([rows[:, operation.axes[0]].any(1) for operation in self.graph.operations], 1)
         priorities = self._priorities(rows)
-        return [self._schedule(row, priority) for row, priority in zip(rows.tolist(), priorities.tolist(), strict=True)]
+        found = [
+            self._schedule(row, priority) for row, priority in zip(rows.tolist(), priorities.tolist(), strict=True)
+        ]
+        if not self.graph.bundles:
+            return found
+        return [self._spread(schedule, row) for schedule, row in zip(found, live.tolist(), strict=True)]
+
+    def _spread(self, schedule: Schedule, live: list[bool]) -> Schedule:
+        """A schedule of operations as one of edges, nodes and head; a node within a chain starts with the chain."""
+        graph, operations = self.graph, self.graph.operations
+        edges, nodes = [0] * len(graph.edges), [0] * len(graph.nodes)
+        for node, name in enumerate(self.work.nodes):
+            nodes[graph.nodes.index(name)] = schedule.starts[len(operations) + node]
+        for start, operation in zip(schedule.starts, operations, strict=False):
+            for edge in operation.edges:
+                edges[edge] = start if live[edge] else 0
+            for axis in operation.axes[:-1]:
+                nodes[graph.targets[axis[0]]] = start
+        return Schedule(schedule.ticks, (*edges, *nodes, schedule.starts[-1]))
 
     def _priorities(self, live: np.ndarray) -> np.ndarray:
         """A number per architecture and unit, the smallest first; unit numbers are its remainder by the unit count."""
@@ -62,7 +84,7 @@ class Steps(Cost):
 
     def _remaining(self, live: np.ndarray) -> np.ndarray:
         """The longest path, in unit cost, from each unit to the end of the live part, its own cost included."""
-        graph, edge_count = self.graph, len(self.graph.edges)
+        graph, edge_count = self.work, len(self.work.edges)
         longest = np.zeros((len(live), len(self.costs)), np.int64)
         longest[:, -1] = self.costs[-1]
         for node in range(len(graph.nodes) - 1, -1, -1):
@@ -74,7 +96,7 @@ class Steps(Cost):
         return longest
 
     def _schedule(self, live: list[bool], priority: list[int]) -> Schedule:
-        graph, units, edge_count = self.graph, len(self.costs), len(self.graph.edges)
+        graph, units, edge_count = self.work, len(self.costs), len(self.work.edges)
         waiting = [1] * edge_count + [sum(live[e] for e in incoming) for incoming in graph.incoming] + [1]
         unit_at = {place: unit for unit, place in enumerate(self.order)}
         starts = [0] * units
@@ -97,7 +119,7 @@ class Steps(Cost):
         return Schedule(ticks, tuple(starts))
 
     def _followers(self, unit: int) -> tuple[int, ...]:
-        graph, edge_count = self.graph, len(self.graph.edges)
+        graph, edge_count = self.work, len(self.work.edges)
         if unit < edge_count:
             return (edge_count + graph.targets[unit],)
         if unit == edge_count + len(graph.nodes):
@@ -111,9 +133,18 @@ def steps(net: SuperNetwork, machines: int, allocation: str = "critical-path") -
         raise UserError(f"steps on {machines} machines cannot be computed; use 1 machine or more")
     if allocation not in ALLOCATIONS:
         raise UserError(f"allocation {allocation!r} does not exist; use {' or '.join(ALLOCATIONS)}")
+    work = _of_operations(net.graph)
     modules = [*net.edge_modules, net.stem]
-    costs = [_unit_cost(module) for module in modules] + [1] * (len(net.graph.nodes) - 1) + [_unit_cost(net.head)]
-    return Steps(net.graph, machines, allocation, tuple(costs), _depth_first(net.graph))
+    costs = [_unit_cost(module) for module in modules] + [1] * (len(work.nodes) - 1) + [_unit_cost(net.head)]
+    return Steps(net.graph, machines, allocation, tuple(costs), _depth_first(work), work)
+
+
+def _of_operations(graph: Graph) -> Graph:
+    """The graph with one edge for each operation: the units of a bundle are one unit of work."""
+    if not graph.bundles:
+        return graph
+    nodes = graph.nodes
+    return Graph(Edge(each.name, nodes[each.source], nodes[each.target]) for each in graph.operations)
 
 
 def _unit_cost(module: nn.Module) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from budgetnet.costs.base import Cost
+from budgetnet.costs.base import Cost, least_path
 from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.supernet import SuperNetwork
@@ -40,14 +40,13 @@ class Traffic(Cost):
             total += value * live[:, list(edges)].any(1)
         return total
 
-    def smallest(self) -> Architecture:
+    def smallest(self) -> Architecture | None:
         """The exact minimum: more edges cross no less, so it is a path, and on a path no value crosses twice."""
         weights = [0.0] * len(self.graph.edges)
         for value, edges in zip(self.values, self.crossing, strict=True):
             for edge in edges:
                 weights[edge] = value
-        path = self.graph.shortest_path(weights)
-        return Architecture(self.graph, frozenset(self.graph.edges[i].name for i in path))
+        return least_path(self.graph, weights)
 
 
 def traffic(net: SuperNetwork, placement: str) -> Traffic:

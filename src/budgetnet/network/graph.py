@@ -82,7 +82,7 @@ class Graph:
         self.outgoing = _group(self.sources, len(self.nodes))
         self.source = _the_only("source", "incoming", self.nodes, self.incoming)
         self.sink = _the_only("sink", "outgoing", self.nodes, self.outgoing)
-        self.fixed = torch.tensor([edge.fixed for edge in self.edges])
+        self.fixed = torch.tensor([edge.fixed for edge in self.edges], device="cpu")  # also within torch.device(…)
         self.bundles = _bundles(self.edges)
         self.operations = _operations(self)
         self._arcs_in, self._arcs_out = self._arcs(self.targets, self.sources), self._arcs(self.sources, self.targets)

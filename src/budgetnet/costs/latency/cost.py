@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from budgetnet.costs.base import Cost
+from budgetnet.costs.base import Cost, least_path, refuse_bundles
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.latency import predictor, runtimes, timing
@@ -67,6 +67,7 @@ class Latency(Cost):
     def __init__(self, net: SuperNetwork, batch: int, threads: int, runtime: str, tail: bool) -> None:
         runtimes.check(runtime, batch, threads)
         super().__init__(net.graph)
+        refuse_bundles(net, "latency")
         self.net = net
         self.batch, self.threads, self.runtime, self.tail = batch, threads, runtime, tail
         self._pieces = Pieces()
@@ -94,11 +95,9 @@ class Latency(Cost):
         predicted = self.predict(live)
         return torch.from_numpy(predicted * (1 + self._headroom + self._error))
 
-    def smallest(self) -> Architecture:
-        """The connected architecture with the least predicted latency: a single path."""
-        graph = self.net.graph
-        path = graph.shortest_path(self._features.path_weights(self._fitted()))
-        return Architecture(graph, frozenset(graph.edges[i].name for i in path))
+    def smallest(self) -> Architecture | None:
+        """The connected architecture with the least predicted latency."""
+        return least_path(self.graph, self._features.path_weights(self._fitted()))
 
     def evidence(self, architecture: Architecture, batches: Sequence[Any] = ()) -> Evidence:
         """Measures the extracted network, once; the bound has room for the spread between measurements."""

@@ -1,0 +1,87 @@
+"""Costs of super networks with bundles, chains and fixed edges: exact for every set of units, on extracted networks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from budgetnet.budgets.budget import parse_all
+from budgetnet.budgets.certificate import certify
+from budgetnet.budgets.feasibility import smallest
+from budgetnet.costs import bind, count
+from budgetnet.errors import UserError
+from budgetnet.network.extract import extract
+from budgetnet.network.graph import Architecture
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.environment import environment
+from tests.network.test_slices import WIDTH, network
+from tests.random_graphs import every_gate_row
+
+
+@pytest.fixture(scope="module")
+def net() -> SuperNetwork:
+    return network()
+
+
+@pytest.fixture(scope="module")
+def rows(net: SuperNetwork) -> Tensor:
+    """One row for every distinct live architecture."""
+    live = net.graph.live(torch.stack([torch.as_tensor(row) for row in every_gate_row(net.graph)]))
+    return torch.unique(live[live.any(1)], dim=0)
+
+
+def architectures(net: SuperNetwork, rows: Tensor) -> list[Architecture]:
+    return [net.graph.architecture(row) for row in rows]
+
+
+def test_multiply_adds_are_those_of_the_extracted_network(net: SuperNetwork, rows: Tensor) -> None:
+    found = bind("macs", net).evaluate(rows).tolist()
+    for architecture, value in zip(architectures(net, rows), found, strict=True):
+        with FlopCounterMode(display=False) as flops:
+            extract(net.eval(), architecture)(torch.zeros(1, WIDTH))
+        # the fixed skip meets the gated branch in one addition, however many units the branch has
+        additions = WIDTH if len(architecture.live()) > 1 else 0
+        assert value == flops.get_total_flops() / 2 + additions
+        assert value == count(extract(net, architecture), torch.zeros(2, WIDTH)).macs
+
+
+def test_parameters_and_bytes_are_those_of_the_extracted_network(net: SuperNetwork, rows: Tensor) -> None:
+    numbers, sizes = (bind(name, net).evaluate(rows).tolist() for name in ("params", "size"))
+    for architecture, number, size in zip(architectures(net, rows), numbers, sizes, strict=True):
+        twin = extract(net, architecture)
+        assert number == sum(parameter.numel() for parameter in twin.parameters())
+        assert size == sum(value.numel() * value.element_size() for value in twin.state_dict().values())
+
+
+def test_a_bundle_is_one_unit_of_work_whatever_is_kept_of_it(net: SuperNetwork, rows: Tensor) -> None:
+    for machines in (1, 2):
+        meter = bind(f"steps({machines})", net)
+        for architecture, value in zip(architectures(net, rows), meter.evaluate(rows).tolist(), strict=True):
+            # the chain, its sum, the gate; the sum at the end and the head; the fixed skip is an identity
+            assert value == (5 if len(architecture.live()) > 1 else 2)
+
+
+def test_the_smallest_is_what_the_fixed_edges_make(net: SuperNetwork, rows: Tensor) -> None:
+    for name in ("macs", "params", "size"):
+        meter = bind(name, net)
+        architecture, exact = smallest(meter)
+        assert exact
+        assert meter(architecture) == float(meter.evaluate(rows).min())
+        assert architecture.live().kept == {"skip"}
+
+
+def test_a_certificate_counts_the_narrowed_network(net: SuperNetwork) -> None:
+    architecture = Architecture(net.graph, frozenset({"skip", "first.1", "second.0", "gate"}))
+    budgets = parse_all(["macs<=90%", "params<=90%", "size<=90%", "steps(1)<=100%"], net)
+    certificate = certify(net, architecture, budgets, environment=environment())
+    assert certificate.holds
+    methods = [entry.how["method"] for entry in certificate.budgets]
+    assert methods == ["exact, counted on the network"] * 3 + ["exact"]
+
+
+@pytest.mark.parametrize("name", ["peak_memory", "file_size", "latency"])
+def test_costs_that_do_not_know_units_refuse_them(net: SuperNetwork, name: str) -> None:
+    with pytest.raises(UserError, match=f"the cost {name} does not know"):
+        bind(name, net)
