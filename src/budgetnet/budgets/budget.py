@@ -20,8 +20,9 @@ BudgetLike = str | tuple[str | CostFactory, float]
 """`"macs<=40.9M"`, or a cost (its text, or a function of the super network) and a maximum in its base unit."""
 
 FEW_DRAWS = 16
+"""Draws of a random cost behind a first judgement; what is chosen by it is proven by hundreds of draws later."""
 TIGHTER = 0.99
-"""Of what is needed, when a budget is lowered."""
+"""A lowered budget is this share of what the evidence asks for, so that the next evidence does not fail by a hair."""
 
 _GRAMMAR = re.compile(r"\s*(.+?)\s*(?:<=|≤)\s*(.+?)\s*")
 
