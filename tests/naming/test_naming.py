@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from budgetnet.errors import UserError
-from budgetnet.naming import convert, keyword_arguments, load_object, own_names, split_name
+from budgetnet.naming import convert, keyword_arguments, load_object, own_names, split_name, written_options
 
 
 @pytest.fixture
@@ -97,3 +97,17 @@ def test_text_stays_text() -> None:
     assert convert("12", str, "x") == "12"
     assert convert("12", int, "x") == 12
     assert convert("FALSE", bool, "x") is False
+
+
+def test_one_parser_takes_all_options_apart() -> None:
+    assert list(written_options("a=1, b = x y ,")) == [("a=1", "a", "1"), ("b = x y", "b", "x y")]
+    assert list(written_options("4,kind=dfs,7", ["machines", "kind"])) == [
+        ("4", "machines", "4"),
+        ("kind=dfs", "kind", "dfs"),
+        ("7", None, "7"),
+    ]
+    assert list(written_options("path=a,b, c,size=3", commas=True)) == [
+        ("path=a,b, c", "path", "a,b, c"),
+        ("size=3", "size", "3"),
+    ]
+    assert list(written_options("")) == []

@@ -18,7 +18,7 @@ from budgetnet.costs.meter import Meter
 from budgetnet.costs.steps import steps
 from budgetnet.costs.traffic import traffic
 from budgetnet.errors import UserError
-from budgetnet.naming import convert, load_object
+from budgetnet.naming import convert, load_object, written_options
 from budgetnet.network.supernet import SuperNetwork
 
 CostFactory = Callable[..., Callable[..., float]]
@@ -130,13 +130,10 @@ def _arguments(factory: Callable[..., Any], text: str, name: str) -> dict[str, A
         hints = {}
     usage = f"{name}({', '.join(parameters)})" if parameters else name
     arguments: dict[str, Any] = {}
-    for position, part in enumerate(filter(None, (part.strip() for part in text.split(",")))):
-        key, equals, value = part.partition("=")
-        if not equals:
-            key, value = (list(parameters)[position] if position < len(parameters) else part), part
-        if key.strip() not in parameters or key.strip() in arguments:
+    for part, key, value in written_options(text, list(parameters)):
+        if key is None or key not in parameters or key in arguments:
             raise UserError(f"the cost {name} does not take {part!r}; write {usage}")
-        arguments[key.strip()] = convert(value.strip(), hints.get(key.strip(), str), f"{key.strip()} of {name}")
+        arguments[key] = convert(value, hints.get(key, str), f"{key} of {name}")
     for key, parameter in parameters.items():
         if parameter.default is inspect.Parameter.empty and key not in arguments:
             raise UserError(f"the cost {name} needs {key}; write {usage}, such as {name}(4)")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from budgetnet.errors import UserError
+from budgetnet.naming import written_options
 
 
 @dataclass(frozen=True)
@@ -79,15 +80,14 @@ OPTIONS: Mapping[str, Option] = {
 def parse_options(name: str, text: str, accepted: tuple[str, ...]) -> Options:
     """The options of the data set `name` from "key=value,…"; a comma that starts no key belongs to the value."""
     values: dict[str, Any] = {}
-    for item in re.split(r",(?=[a-z]+=)", text) if text else []:
-        key, separator, value = item.partition("=")
-        if not separator:
+    for item, key, value in written_options(text, commas=True):
+        if key is None:
             raise UserError(f"data set {name}: option {item!r} has no value; write it as key=value.")
         if key not in accepted:
             raise UserError(f"data set {name} has no option {key!r}; it accepts {', '.join(accepted)}.")
         if key in values:
             raise UserError(f"data set {name}: option {key!r} is given twice; keep one of them.")
-        values[key] = _parse(name, key, value.strip())
+        values[key] = _parse(name, key, value)
     return Options(**values)
 
 
