@@ -18,8 +18,9 @@ from budgetnet.cli import main
 from budgetnet.errors import UserError
 from budgetnet.export import FORMATS, export_network
 from budgetnet.export.files import CHECKSUM, UNSEALED, sha256
+from budgetnet.export.rebuilding import empty, rebuild
 from budgetnet.export.stored import open_stored, write_structure
-from budgetnet.export.structure import describe, empty, rebuild
+from budgetnet.export.structure import describe
 from budgetnet.naming import load_object, own_names
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Edge, Graph

@@ -5,12 +5,18 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 
 import click
 
 from budgetnet.cli.commands import COMMANDS
-from budgetnet.errors import UserError
+from budgetnet.errors import UserError, reason
+from budgetnet.naming.values import printable
+
+DEBUG = "--debug"
+LONGEST_SENTENCE = 1500
+"""Characters of an error message that are printed."""
 
 
 class _Commands(click.Group):
@@ -45,7 +51,7 @@ def program() -> None:
     budgetnet cost resnet-fabric:width=3 --architecture resnet-20
 
     Exit codes: 0 done; 1 a check failed; 2 bad input, or a budget that cannot be met; 3 finished, but the paper
-    recipe's network is over its budget; 130 interrupted, state saved.
+    recipe's network is over its budget; 130 interrupted, state saved. With --debug, an error shows its traceback.
     """
 
 
@@ -57,14 +63,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line.
 
     Args:
-        arguments: What follows the program's name; those of the process if not given.
+        arguments: What follows the program's name; those of the process if not given. `--debug`, anywhere among them,
+            shows the traceback of an error.
 
     Returns:
-        The exit code. An error that a user's input caused is one sentence on stderr and exit code 2.
+        The exit code. An error is one sentence on stderr and exit code 2.
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if DEBUG in words:
+        words.remove(DEBUG)
+        return _run(words, traceback.print_exc)
+    return _run(words)
+
+
+def _run(words: list[str], tell: Callable[[], None] = lambda: None) -> int:
     try:
-        result = program.main(args=arguments, prog_name="budgetnet", standalone_mode=False)
+        return _carry_out(words, tell)
+    except KeyboardInterrupt:  # a second one, while the first is being told
+        return 130
+
+
+def _carry_out(words: list[str], tell: Callable[[], None]) -> int:
+    try:
+        result = program.main(args=words, prog_name="budgetnet", standalone_mode=False)
     except UserError as error:
+        tell()
         return _fail(str(error))
     except click.ClickException as error:
         return _fail(error.format_message())
@@ -77,9 +100,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # the reader of a pipe went away; keep the interpreter from complaining when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:  # nothing of ours should get here: it is a fault of budgetnet, or of the machine
+        tell()
+        return _fail(f"{type(error).__name__}: {reason(error)}; budgetnet did not expect this; {DEBUG} shows where")
     return result if isinstance(result, int) else 0
 
 
 def _fail(sentence: str) -> int:
-    click.echo(f"error: {sentence}", err=True)
+    click.echo(f"error: {printable(sentence, LONGEST_SENTENCE)}", err=True)
     return 2

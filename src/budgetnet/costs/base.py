@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,8 +13,7 @@ from torch import Tensor, fx
 from budgetnet.costs.chance import checked_quantile, draws_needed, mean_bound, quantile_bound
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
-from budgetnet.errors import Interrupted, UserError
-from budgetnet.export.reasons import reason
+from budgetnet.errors import UserError, user_code
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.supernet import SuperNetwork
 
@@ -228,19 +226,6 @@ def check_value(value: float, name: str, where: str = "") -> None:
     """Refuses a value that is no cost."""
     if not math.isfinite(value) or value < 0:
         raise UserError(f"the cost {name} is {value}{where}; a cost must be a finite number that is not negative")
-
-
-@contextlib.contextmanager
-def user_code(who: str, remedy: str) -> Iterator[None]:
-    """Turns whatever a user's code raises, and a call of exit, into one sentence that names the code."""
-    try:
-        yield
-    except (UserError, Interrupted):
-        raise
-    except SystemExit as error:
-        raise UserError(f"{who} called exit{remedy}") from error
-    except Exception as error:  # a user's function may raise anything
-        raise UserError(f"{who} raised {type(error).__name__}: {reason(error)}{remedy}") from error
 
 
 def _positional_parameters(function: Callable[..., float]) -> int:

@@ -15,8 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from budgetnet.costs.base import Cost, least_path
-from budgetnet.errors import UserError
-from budgetnet.export.reasons import reason
+from budgetnet.errors import UserError, reason
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.slices import Polynomial, Region
 from budgetnet.network.supernet import SuperNetwork, example, on_meta

@@ -165,10 +165,13 @@ class PeakMemory(Cost):
         return float(state + peak(calls))
 
 
+MOST_EXAMPLES = 2**16
+
+
 def peak_memory(net: SuperNetwork, batch: int = 1) -> PeakMemory:
     """Bytes that a forward pass of the extracted network holds at its peak, on one thread: values, state and input."""
-    if batch < 1:
-        raise UserError(f"batch={batch} cannot be run; use 1 or more")
+    if not 1 <= batch <= MOST_EXAMPLES:
+        raise UserError(f"batch={batch} cannot be run; use 1 to {MOST_EXAMPLES}")
     return PeakMemory(net, batch)
 
 

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from budgetnet.costs.base import Cost, check_value, user_code
+from budgetnet.costs.base import Cost, check_value
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
+from budgetnet.errors import user_code
 from budgetnet.network.graph import Architecture
 
 CACHED = 1 << 18

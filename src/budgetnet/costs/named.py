@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from budgetnet.costs.base import Cost, FunctionCost, user_code
+from budgetnet.costs.base import Cost, FunctionCost
 from budgetnet.costs.counts import macs, params, size
 from budgetnet.costs.files import file_size
 from budgetnet.costs.latency.cost import latency, latency_p95
@@ -17,7 +17,7 @@ from budgetnet.costs.memory import peak_memory
 from budgetnet.costs.meter import Meter
 from budgetnet.costs.steps import steps
 from budgetnet.costs.traffic import traffic
-from budgetnet.errors import UserError
+from budgetnet.errors import UserError, user_code
 from budgetnet.naming import convert, load_object, written_options
 from budgetnet.network.supernet import SuperNetwork
 

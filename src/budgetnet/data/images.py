@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -15,6 +17,13 @@ from torch import Tensor
 
 from budgetnet.data.resize import area
 from budgetnet.errors import UserError
+
+PIXELS = "BUDGETNET_MAX_PIXELS"
+"""The environment variable that allows larger images than `MOST_PIXELS`."""
+MOST_PIXELS = 2**26
+LONGEST_SIDE = 2**16
+LARGEST_FILE = 2**30
+"""Bytes. Of a file with several frames only the first one is ever decoded."""
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
@@ -83,12 +92,38 @@ def _pixels(file: Path, mode: str | None) -> np.ndarray[tuple[int, ...], np.dtyp
 def _opened(file: Path) -> Iterator[Image.Image]:
     """An image file; whatever cannot be read of it is the user's to repair."""
     try:
-        with Image.open(file) as image:
+        with _regular(file) as content, Image.open(content) as image:
+            _check_size(file, *image.size)
             yield image
+    except UserError:
+        raise
     except FileNotFoundError:
         raise UserError(f"image {file} is missing; put it back or remove it from the list.") from None
     except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
         raise UserError(f"image {file} cannot be read ({_reason(error)}); repair it or remove it.") from None
+
+
+def _regular(file: Path) -> BinaryIO:
+    """A regular file, opened for reading; a pipe or a device is not waited for."""
+    handle = os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    status = os.fstat(handle.fileno())
+    if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
+        handle.close()
+        raise UserError(f"image {file} is not a regular file of at most {LARGEST_FILE // 2**20} MB; remove it.")
+    return handle
+
+
+def _check_size(file: Path, width: int, height: int) -> None:
+    """Refuses an image by its header, before memory is taken for its pixels."""
+    try:
+        most = int(os.environ.get(PIXELS, MOST_PIXELS))
+    except ValueError:
+        raise UserError(f"{PIXELS} is {os.environ[PIXELS]!r:.40}; it must be a whole number of pixels") from None
+    if width * height > most or max(width, height) > max(LONGEST_SIDE, most // LONGEST_SIDE):
+        raise UserError(
+            f"image {file} has {width}×{height} pixels, more than {most} or than {LONGEST_SIDE} on a side; "
+            f"make it smaller, or set {PIXELS}"
+        )
 
 
 def _reason(error: Exception) -> str:

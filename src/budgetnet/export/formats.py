@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, fx, nn
 
-from budgetnet.errors import UserError
+from budgetnet.errors import UserError, reason
 from budgetnet.export.description import Description
 from budgetnet.export.files import CHECKSUM, UNSEALED, seal
 from budgetnet.export.folding import fold
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import need_onnx, quiet
-from budgetnet.export.reasons import reason
-from budgetnet.export.structure import check_shapes, describe, empty, parse, rebuild
+from budgetnet.export.rebuilding import check_shapes, empty, parse, rebuild
+from budgetnet.export.structure import describe
 
 Runner = Callable[[Tensor], Tensor]
 """Images (float32, N×C×H×W) to logits."""

@@ -11,11 +11,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor, fx, nn
 
-from budgetnet.errors import UserError
+from budgetnet.errors import UserError, reason
 from budgetnet.export.description import Description
 from budgetnet.export.files import check_seal, sha256
 from budgetnet.export.formats import FORMATS, Runner, format_of, need, program_bytes, source_runner
-from budgetnet.export.reasons import reason
 from budgetnet.naming.files import read_bytes, write_file
 
 M = TypeVar("M", bound=nn.Module)

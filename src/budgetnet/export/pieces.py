@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from budgetnet.errors import UserError
-from budgetnet.export.reasons import reason
+from budgetnet.errors import UserError, reason
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto

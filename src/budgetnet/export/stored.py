@@ -18,7 +18,8 @@ from budgetnet.errors import UserError
 from budgetnet.export.description import Description, checked_budgets, checked_certificate, checked_shape
 from budgetnet.export.files import sha256
 from budgetnet.export.models import open_model
-from budgetnet.export.structure import check_shapes, describe, empty, rebuild
+from budgetnet.export.rebuilding import check_shapes, empty, rebuild
+from budgetnet.export.structure import describe
 from budgetnet.naming import own_names
 from budgetnet.naming.files import read_bytes, read_json, read_text
 from budgetnet.naming.values import typed

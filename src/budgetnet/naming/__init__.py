@@ -12,10 +12,12 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from budgetnet.errors import UserError
+from budgetnet.errors import UserError, reason, user_code
 
 
 def split_name(text: str, known: Iterable[str]) -> tuple[str, str]:
@@ -63,16 +65,11 @@ def load_object(name: str, what: str, known: Iterable[str], own: Collection[str]
             f"{name!r} is {what} of your own, and code is loaded only where you name it, never because a file does; "
             f"add --{what.rpartition(' ')[2]} {name} on the command line, or give the object itself in Python"
         )
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, ValueError, TypeError) as error:
-        raise UserError(f"{name!r} names {what} in a module that cannot be imported: {error}; check the name") from None
-    except AttributeError:
-        raise UserError(f"the module {module_name!r} has nothing named {attribute!r}; check {name!r}") from None
-    finally:
-        sys.path.remove(here)
+    with user_code(f"the module {module_name!r}", "; correct it"):
+        module = _imported(module_name, f"{name!r} names {what}")
+        if not hasattr(module, attribute):
+            raise UserError(f"the module {module_name!r} has nothing named {attribute!r}; check {name!r}")
+        found = getattr(module, attribute)
     if not callable(found):
         raise UserError(f"{name!r} is a {type(found).__name__}, {what} must be callable")
     return typing.cast("Callable[..., Any]", found)
@@ -100,12 +97,36 @@ def written_options(
             yield part, positional[place] if place < len(positional) else None, part
 
 
+def _imported(name: str, who: str) -> ModuleType:
+    """A module of the user's; the current folder is on the path for as long as it is imported, and no longer."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except (ImportError, ValueError, TypeError) as error:
+        raise UserError(f"{who} in a module that cannot be imported: {reason(error)}; check the name") from None
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(here)
+
+
+def parameters(function: Callable[..., Any], owner: str) -> tuple[str, ...]:
+    """The names of a callable's parameters; one that does not tell them is refused."""
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (ValueError, TypeError):
+        raise UserError(f"{owner} has no signature to call it by; wrap it in a function of your own") from None
+
+
 def keyword_arguments(
     function: Callable[..., Any], text: str, owner: str, reserved: Sequence[str] = ()
 ) -> dict[str, Any]:
     """`width=3,task=segmentation` as arguments of a function, converted to the types that it declares."""
-    hints = typing.get_type_hints(function)
-    accepted = [name for name in inspect.signature(function).parameters if name not in reserved]
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # annotations may name what is not there when they are looked up
+        hints = {}
+    accepted = [name for name in parameters(function, owner) if name not in reserved]
     arguments: dict[str, Any] = {}
     for part, key, value in written_options(text):
         if key is None or key not in accepted:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Sequence
 
-from budgetnet.errors import UserError
-from budgetnet.naming import keyword_arguments, load_object, split_name
+from budgetnet.errors import UserError, user_code
+from budgetnet.naming import keyword_arguments, load_object, parameters, split_name
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces.neural_fabric import neural_fabric
 from budgetnet.spaces.resnet_fabric import resnet_fabric
@@ -29,12 +28,15 @@ def build(
     name, options = split_name(text, SPACES)
     builder = SPACES.get(name) or load_object(name, "a space", SPACES, own)
     arguments = keyword_arguments(builder, options, f"the space {name}", reserved=("input_shape", "classes"))
-    accepted = inspect.signature(builder).parameters
+    accepted = parameters(builder, f"the space {name}")
     if input_shape is not None and "input_shape" in accepted:
         arguments["input_shape"] = tuple(input_shape)
     if classes is not None and "classes" in accepted:
         arguments["classes"] = classes
-    net = builder(**arguments)
+    if name in SPACES:
+        return builder(**arguments)
+    with user_code(f"the space {name}", "; correct the builder"):
+        net: object = builder(**arguments)
     if not isinstance(net, SuperNetwork):
         raise UserError(f"{name} gave a {type(net).__name__}, not a SuperNetwork; return one from the builder")
     return net

@@ -10,6 +10,10 @@ from budgetnet.errors import UserError
 
 Side = tuple[int, int]
 
+LARGEST = 2**16
+MOST_EDGES = 20_000
+MOST_WEIGHTS = 2**32
+
 
 def conv_bn(inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
     """Convolution (with bias, as in the paper's parameter counts) and batch norm, He-initialised."""
@@ -63,7 +67,18 @@ def scales(input_shape: Sequence[int], count: int, what: str) -> list[Side]:
 
 
 def positive(**values: int) -> None:
-    """Refuses sizes below one, with the name of the parameter."""
+    """Refuses sizes below one, or beyond any network that could be trained, with the name of the parameter."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UserError(f"{name}={value} is not a positive whole number; give 1 or more")
+            raise UserError(f"{name}={value!r:.40} is not a positive whole number; give 1 or more")
+        if value > LARGEST:
+            raise UserError(f"{name}={value!r:.40} is more than {LARGEST}; give a smaller number")
+
+
+def affordable(edges: int, weights: int) -> None:
+    """Refuses a super network by its size before it is built: a text in a file may ask for any."""
+    if edges > MOST_EDGES or weights > MOST_WEIGHTS:
+        raise UserError(
+            f"the super network would have about {edges} edges and {weights:.3g} weights, more than {MOST_EDGES} or "
+            f"{MOST_WEIGHTS:.3g}; make it smaller"
+        )

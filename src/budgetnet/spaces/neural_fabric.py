@@ -30,6 +30,8 @@ def neural_fabric(
     """
     _check(width, scales, filters, classes, task)
     sides = blocks.scales(input_shape, scales, "scales")
+    count = 3 * width * scales
+    blocks.affordable(count, count * 9 * filters**2 + (9 * input_shape[0] + classes) * filters)
     pairs = list(_connections(width, scales, task))
     edges = [Edge(f"{_node(a)}-{_node(b)}", _node(a), _node(b)) for a, b in pairs]
     modules = {

@@ -25,6 +25,8 @@ def resnet_fabric(
     """
     blocks.positive(width=width, channels=channels, groups=groups, classes=classes)
     blocks.scales(input_shape, groups, "groups")
+    widest = channels * 2 ** (groups - 1)
+    blocks.affordable(8 * width * groups, 18 * 4 * width * widest**2 + input_shape[0] * 9 * channels + widest * classes)
     edges: list[Edge] = []
     modules: dict[str, nn.Module] = {}
     for group in range(groups):

@@ -10,12 +10,11 @@ import torch
 from torch import fx
 
 from budgetnet.costs.latency.timing import Run
-from budgetnet.errors import UserError
+from budgetnet.errors import UserError, reason
 from budgetnet.export.folding import fold
 from budgetnet.export.formats import onnx_session
 from budgetnet.export.onnx_graph import INPUT, to_onnx
 from budgetnet.export.pieces import Pieces, quiet
-from budgetnet.export.reasons import reason
 from budgetnet.network.extract import extract
 from budgetnet.spaces import resnet_fabric
 
@@ -26,6 +25,10 @@ Prepare = Callable[[], Run]
 REFERENCE_SHAPE = (3, 32, 32)
 
 
+MOST_EXAMPLES = 2**16
+MOST_THREADS = 1024
+
+
 def check(runtime: str, batch: int, threads: int) -> None:
     """Refuses what no runtime can do, before any work."""
     if runtime not in RUNTIMES:
@@ -33,6 +36,11 @@ def check(runtime: str, batch: int, threads: int) -> None:
     for name, value in (("batch", batch), ("threads", threads)):
         if value < 1:
             raise UserError(f"{name}={value} cannot be measured; use 1 or more")
+    if batch > MOST_EXAMPLES or threads > MOST_THREADS:
+        raise UserError(
+            f"batch={batch} and threads={threads} are too many; use at most {MOST_EXAMPLES} examples and "
+            f"{MOST_THREADS} threads"
+        )
 
 
 def reference_network() -> fx.GraphModule:
