@@ -33,7 +33,8 @@ from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.folder import RunFolder
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import Options, execute, prepare
+from budgetnet.runs.execute import Options, execute
+from budgetnet.runs.job import prepare
 from budgetnet.spaces import build
 from budgetnet.strategies.candidates import Candidates, Chooser
 from budgetnet.strategies.local_search import TRIES, Candidate, Moves, Score, Scored, climb, samples, start_population

@@ -17,7 +17,8 @@ from pathlib import Path
 from benchmarks._common import write_result
 from budgetnet import Config
 from budgetnet.records.records import read
-from budgetnet.runs.execute import Options, execute, prepare
+from budgetnet.runs.execute import Options, execute
+from budgetnet.runs.job import prepare
 
 SPACE = "resnet-fabric:width=3,channels=4,groups=1"
 DATA = "embedded:size=8,limit=1920"

@@ -16,7 +16,8 @@ import torch
 
 from benchmarks._common import write_result
 from budgetnet import Architecture, Config, SuperNetwork, UserError
-from budgetnet.runs.execute import Options, execute, prepare
+from budgetnet.runs.execute import Options, execute
+from budgetnet.runs.job import prepare
 
 SPACE = "resnet-fabric:width=2,channels=4"
 DATA = "embedded:size=14,limit=1280"

@@ -31,7 +31,7 @@ from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import check_job, make_runner, make_trainer, prepare
+from budgetnet.runs.job import check_job, make_runner, make_trainer, prepare
 from budgetnet.strategies.phases import RunRace, Search, WarmUp, steps_of
 from budgetnet.strategies.race import Race
 from budgetnet.strategies.recipes import Recipe

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks._common import answer, arguments, paired, pin_threads, rounds, write_answers
 from budgetnet.records.records import JsonLines
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import Checked, Job, check_job, make_runner, make_trainer, prepare
+from budgetnet.runs.job import Checked, Job, check_job, make_runner, make_trainer, prepare
 from budgetnet.strategies.runner import Runner
 from budgetnet.training import checkpoint
 

@@ -18,7 +18,8 @@ from typing import Any
 
 from benchmarks._common import answer, pin_threads, write_answers
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import Job, Options, Result, execute, prepare
+from budgetnet.runs.execute import Options, Result, execute
+from budgetnet.runs.job import Job, prepare
 
 BAR = 1.6
 

@@ -19,7 +19,7 @@ from budgetnet.reproduce.estimates import _work, estimated
 from budgetnet.reproduce.published import PublishedRow, PublishedTable
 from budgetnet.reproduce.settings import FULL, REDUCED, Setting, cost_of, setting
 from budgetnet.reproduce.table import as_markdown, compare
-from budgetnet.runs.execute import Job, check_job, estimated_seconds
+from budgetnet.runs.job import Job, check_job, estimated_seconds
 from budgetnet.spaces import build
 from budgetnet.training.tasks import Task
 

@@ -8,7 +8,7 @@ import pytest
 
 from budgetnet.errors import UserError
 from budgetnet.runs.config import Config, duration, from_mapping, from_toml
-from budgetnet.strategies.phases import PER_EXAMPLE
+from budgetnet.strategies.sampling import PER_EXAMPLE
 
 
 def test_it_survives_json_and_back() -> None:

@@ -24,7 +24,8 @@ from budgetnet.errors import Interrupted, UserError
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.results import DataDescription
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import Job, Options, Result, RunFolder, execute, new_folder
+from budgetnet.runs.execute import Options, Result, RunFolder, execute, new_folder
+from budgetnet.runs.job import Job
 from budgetnet.strategies.recipes import Recipe
 from budgetnet.training import checkpoint
 from budgetnet.training.tasks import Task

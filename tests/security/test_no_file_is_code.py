@@ -25,7 +25,7 @@ from budgetnet.naming import load_object, own_names
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.runs.execute import prepare
+from budgetnet.runs.job import prepare
 from tests import stored_runs
 
 PAYLOADS = ("trap:spring", "trap:spring:path=sprung", "os:system:command=touch sprung", "trap:spring(sprung)")

@@ -6,8 +6,9 @@ import torch
 from budgetnet.data.feeds import make_feed
 from budgetnet.strategies.named import choose
 from budgetnet.strategies.paper import PaperRecipe, TakeMode, paper
-from budgetnet.strategies.phases import PER_EXAMPLE, Finish, Search, WarmUp
+from budgetnet.strategies.phases import Finish, Search, WarmUp
 from budgetnet.strategies.policy import PolicySettings
+from budgetnet.strategies.sampling import PER_EXAMPLE
 from tests.small_runs import vectors
 
 FEED = make_feed(vectors(64), 32, 0)

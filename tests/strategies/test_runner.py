@@ -19,8 +19,8 @@ from budgetnet.network.distribution import Draw
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.strategies.paper import PaperRecipe, paper
-from budgetnet.strategies.phases import PER_EXAMPLE
 from budgetnet.strategies.runner import Runner
+from budgetnet.strategies.sampling import PER_EXAMPLE
 from budgetnet.strategies.state import DONE
 from budgetnet.training import trainer as trainer_module
 from budgetnet.training.evaluation import evaluate, recalibrate

@@ -22,7 +22,8 @@ from budgetnet.records.results import Summary
 from budgetnet.records.sinks import TensorBoard
 from budgetnet.records.stopwatch import OFF, Stopwatch
 from budgetnet.runs.config import Config, duration, from_mapping, from_toml, of_run
-from budgetnet.runs.execute import Job, Options, Result, check_job, estimated_seconds, execute, prepare
+from budgetnet.runs.execute import Options, Result, execute, write_report_of
+from budgetnet.runs.job import Job, check_job, estimated_seconds, prepare
 
 
 def search(dry_run: bool, **options: Any) -> int:
@@ -43,6 +44,8 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
     config = _configuration(options, controls["config_file"], resumed)
     if resumed is not None and resumed.finished:
         click.echo(f"{resumed.path} is finished", err=True)
+        if not (resumed.path / "report.html").exists():  # killed between the summary and the report
+            write_report_of(resumed, lambda line: click.echo(line, err=True))
         return _report(resumed.summary(), resumed.path, controls["as_json"])
     own = own_names(options["space"] or "", *options.get("costs", ()), *options["budgets"])
     with working(f"loading {config.data}", controls["quiet"]):
@@ -127,6 +130,10 @@ def _configuration(options: dict[str, Any], file: Path | None, resumed: RunFolde
     return from_mapping({**config.to_dict(), **{k: v for k, v in given.items() if k in changeable}}, str(resumed.path))
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks a run to save and stop: Ctrl-C, the end of a job, the end of a terminal session."""
+
+
 class Stop:
     """The first Ctrl-C asks the loop to save and stop, the second one stops at once."""
 
@@ -138,7 +145,7 @@ class Stop:
         return self.stopping
 
     def __enter__(self) -> Stop:
-        self.before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        self.before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -10,7 +10,7 @@ import torch
 from budgetnet.records.results import DataDescription
 from budgetnet.reproduce.settings import Setting, cost_of
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import Job, check_job, estimated_seconds
+from budgetnet.runs.job import Job, check_job, estimated_seconds
 from budgetnet.runs.sweep import Plan
 from budgetnet.spaces import build
 from budgetnet.strategies.paper import PaperRecipe

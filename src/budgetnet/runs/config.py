@@ -15,8 +15,8 @@ from budgetnet.naming.files import read_toml
 from budgetnet.naming.values import printable, typed
 from budgetnet.records.folder import RunFolder
 from budgetnet.strategies.named import choose
-from budgetnet.strategies.phases import PER_EXAMPLE
 from budgetnet.strategies.recipes import Strategy
+from budgetnet.strategies.sampling import PER_EXAMPLE
 
 DEVICES = ("auto", "cpu", "cuda")
 MAX_SEED = 2**32 - 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import math
@@ -10,24 +9,19 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import save as save_safetensors
-from torch import Tensor, nn
+from torch import nn
 
-from budgetnet import spaces
-from budgetnet.budgets.budget import Budget, BudgetLike, parse_all
+from budgetnet.budgets.budget import BudgetLike, parse_all
 from budgetnet.budgets.certificate import BudgetEntry, Certificate, certify, file_checksums
-from budgetnet.budgets.feasibility import Profile, check, profile
+from budgetnet.budgets.feasibility import Profile
 from budgetnet.costs import macs, params
-from budgetnet.data import DataSet, Split
-from budgetnet.data import load as load_data
-from budgetnet.data.convert import check_class_targets
-from budgetnet.data.feeds import Feed, SplitFeed
 from budgetnet.errors import UserError
 from budgetnet.export import Description, save_program
 from budgetnet.export.stored import OWN, STRUCTURE_FILE, open_stored, write_structure
@@ -43,38 +37,19 @@ from budgetnet.records.records import Fan, JsonLines, Sink, finite
 from budgetnet.records.results import BudgetResult, DataDescription, Origin, Summary
 from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.runs.config import Config, from_mapping
-from budgetnet.runs.duration import estimate
-from budgetnet.spaces.named import find_architecture
+from budgetnet.runs.job import Checked, Job, check_examples, check_job, make_runner, make_trainer, prepare
+from budgetnet.runs.resume import check_origin, fingerprint, restore
 from budgetnet.strategies.archive import Evaluated
 from budgetnet.strategies.recipes import TIME_SHARES, Strategy
 from budgetnet.strategies.runner import Outcome, Runner
-from budgetnet.strategies.start import Start
 from budgetnet.training import checkpoint
 from budgetnet.training.device import Device
 from budgetnet.training.evaluation import EVIDENCE_BATCHES, judge
 from budgetnet.training.metrics import Measure, Metric, cross_entropy
 from budgetnet.training.tasks import Score, Task
-from budgetnet.training.trainer import Trainer
 
 UNUSED = 0.10
 """A run that leaves more of a budget than this says so."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """Everything that a run needs, made: the network, the data as feeds, the budgets, the recipe."""
-
-    net: SuperNetwork
-    task: Task
-    train: Feed
-    validation: Feed
-    test: Feed | None
-    budgets: Sequence[Budget]
-    recipe: Strategy
-    config: Config
-    data: DataDescription
-    architecture: Architecture | None = None
-    device: Device = field(default_factory=Device)
 
 
 @dataclass(frozen=True)
@@ -90,123 +65,6 @@ class Result:
     def met(self) -> bool:
         """Whether every budget is met."""
         return self.summary.met
-
-
-def prepare(config: Config, own: Collection[str] = ()) -> Job:
-    """Loads the data, builds the space and the budgets of a configuration.
-
-    Args:
-        config: From the command line or from a file.
-        own: The names of code that the user gave to this process (`naming.own_names`); a file can add none.
-
-    Returns:
-        What `execute` takes.
-    """
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
-    device = Device.chosen(config.device)
-    data = load_data(config.data, Path(config.data_root) if config.data_root else None)
-    torch.manual_seed(config.seed)
-    net = device.place(spaces.build(config.space, data.input_shape, len(data.classes), own=own))
-    check_output(net, data)
-    recipe = config.make_recipe(data.task)
-    feeds = [
-        device.feed(split, recipe.batch_size, config.seed, augmentation, net.memory_format)
-        if split is not None
-        else None
-        for split, augmentation in ((data.train, data.augmentation), (data.validation, None), (data.test, None))
-    ]
-    train, validation, test = feeds
-    assert train is not None
-    assert validation is not None
-    example = next(validation.evaluation())[0]
-    budgets = parse_all(config.budgets, net, short_names(config.costs), example, own=own)
-    about = DataDescription(config.data, data.task, data.classes, data.input_shape, "[-1,1]")
-    kept = None if config.architecture is None else find_architecture(net, config.architecture).live()
-    return Job(net, Task(), train, validation, test, budgets, recipe, config, about, kept, device)
-
-
-def check_output(net: SuperNetwork, data: DataSet) -> None:
-    """Refuses a space whose output does not fit the task of the data."""
-    expected = (len(data.classes), *(data.input_shape[1:] if data.task == "segmentation" else ()))
-    if net.shapes.output != expected:
-        raise UserError(
-            f"{net.name} gives {'×'.join(map(str, net.shapes.output))} for an input, {data.name} ({data.task}) needs "
-            f"{'×'.join(map(str, expected))}; use a space for {data.task}, such as neural-fabric:task={data.task}"
-        )
-
-
-def check_examples(net: SuperNetwork, feed: Feed | None, classes: int | None) -> None:
-    """Refuses examples that the network cannot take, and targets that are none of its classes if it has classes."""
-    if feed is None:
-        return
-    inputs, targets = next(feed.evaluation())
-    if isinstance(inputs, Tensor) and tuple(inputs.shape[1:]) != net.input_shape:
-        shape = tuple(inputs.shape[1:])
-        raise UserError(
-            f"the data have inputs of {'×'.join(map(str, shape))}, the network takes "
-            f"{'×'.join(map(str, net.input_shape))}; build it with input_shape={shape}"
-        )
-    if isinstance(inputs, Tensor) and inputs.dtype != net.input_dtype:
-        raise UserError(
-            f"the data have inputs of {inputs.dtype}, the network takes {net.input_dtype}; convert them, or build it "
-            f"with input_dtype={inputs.dtype}"
-        )
-    if classes is not None:
-        check_class_targets(feed.split if isinstance(feed, SplitFeed) else Split(inputs, targets), classes)
-
-
-def short_names(costs: Sequence[str]) -> dict[str, str]:
-    """`package.module:energy` may be called `energy` in a budget."""
-    return {name.rpartition(":")[2]: name for name in costs}
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What is known before any training.
-
-    Args:
-        architecture: Meets every budget; or the one to train, if it is fixed.
-        start: Γ's start; None if the architecture is fixed.
-        rows: The profile table.
-    """
-
-    architecture: Architecture
-    start: Start | None = None
-    rows: Sequence[Profile] = ()
-
-    @property
-    def means(self) -> list[float | None]:
-        """The expected cost at Γ's start, by row of the profile table."""
-        expected = {} if self.start is None else self.start.expected
-        return [expected.get(row.budget.name) for row in self.rows]
-
-
-def check_job(job: Job) -> Checked:
-    """Finds an architecture that meets every budget and where Γ starts, once for the whole run; or refuses."""
-    if job.architecture is not None:
-        return Checked(job.architecture)
-    rows = profile(job.budgets, job.config.seed)
-    anchor = check(rows, job.config.seed)
-    return Checked(anchor, job.recipe.start(job.budgets, job.net.graph, anchor), rows)
-
-
-def make_runner(job: Job, checked: Checked, trainer: Trainer) -> Runner:
-    """The phases of a job from their beginning."""
-    seed = job.config.seed
-    if checked.start is None:
-        return Runner.of_fixed(job.recipe, job.net, job.budgets, checked.architecture, trainer, seed)
-    return Runner.of_search(job.recipe, job.net, job.budgets, checked.architecture, checked.start, trainer, seed)
-
-
-def make_trainer(job: Job, **options: Any) -> Trainer:
-    """The trainer of a job; options are fields of `Trainer`."""
-    return Trainer(job.task, job.train, job.validation, job.recipe.optimizer, job.device, **options)
-
-
-def estimated_seconds(job: Job, checked: Checked) -> float:
-    """How long a job would take here, from a few timed steps of a copy of its network."""
-    return estimate(make_runner(replace(job, net=copy.deepcopy(job.net)), checked, make_trainer(job)))
 
 
 @dataclass(frozen=True)
@@ -247,6 +105,7 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
     checked = _check(job, options)
     with folder.locked(options.patience), torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.config.seed)
+        check_origin(folder)
         if not folder.exists:
             _begin(folder, job, options)
         with _runner(job, folder, checked, options) as runner:
@@ -258,9 +117,10 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
                 certificate = _hand_over(job, folder, outcome, options)
         options.watch.phase("report")
         with working("evaluating and writing the report", options.quiet):
+            _check_presence(folder)
             result = _finish(job, folder, outcome, certificate, options)
             if options.report:
-                _write_report(folder, options)
+                write_report_of(folder, options.say)
         if isinstance(options.watch, Stopwatch):
             folder.write_json("profile.json", options.watch.table())
     _say_unused(result.summary, options)
@@ -286,37 +146,37 @@ def _begin(folder: RunFolder, job: Job, options: Options) -> None:
 @contextmanager
 def _runner(job: Job, folder: RunFolder, checked: Checked, options: Options) -> Iterator[Runner]:
     """The phases of a job, where its last good checkpoint left them, with its sinks open."""
-    state, corrupt = checkpoint.load_latest(folder.checkpoints)
-    for path in corrupt:
-        options.say(f"the checkpoint {path.name[:8]} is damaged and was passed over")
-    lines = JsonLines(folder.path / "records.jsonl", state["records"] if state else 0)
-    sinks: list[Sink] = [lines, *options.sinks]
-    if not options.quiet:
-        sinks.append(ConsoleSink(job.budgets))
-    numbers = itertools.count(state["number"] + 1 if state else 0)
+    marks = fingerprint(job)
+    trainer = make_trainer(
+        job,
+        should_stop=options.should_stop,
+        max_time=job.config.max_time or math.inf,
+        time_shares=TIME_SHARES,
+        lr_scale=options.lr_scale,
+        watch=options.watch,
+    )
+    restored = restore(folder, job, lambda: make_runner(job, checked, trainer), options.say)
+    lines, numbers = JsonLines(folder.path / "records.jsonl", restored.records), itertools.count(restored.number + 1)
 
     def save(values: dict[str, Any]) -> None:
+        _check_presence(folder)
         number = next(numbers)
-        writer.save(number, {**values, "records": lines.position, "number": number})
+        writer.save(number, {**values, "records": lines.position, "number": number, "fingerprint": marks})
 
-    with Fan(sinks) as sink, checkpoint.Writer(folder.checkpoints) as writer:
-        trainer = make_trainer(
-            job,
-            sink=sink,
-            save=save,
-            should_stop=options.should_stop,
-            max_time=job.config.max_time or math.inf,
-            time_shares=TIME_SHARES,
-            lr_scale=options.lr_scale,
-            watch=options.watch,
-        )
-        runner = make_runner(job, checked, trainer)
-        if state:
-            runner.load_state_dict(state)
+    sinks: list[Sink] = [lines, *options.sinks, *([] if options.quiet else [ConsoleSink(job.budgets)])]
+    with Fan(sinks) as trainer.sink, checkpoint.Writer(folder.checkpoints) as writer:
+        trainer.save = save
         try:
-            yield runner
+            yield restored.runner
         finally:
-            _write_archive(folder, runner.state.archive.entries)
+            if folder.exists:
+                _write_archive(folder, restored.runner.state.archive.entries)
+
+
+def _check_presence(folder: RunFolder) -> None:
+    """A folder that was deleted under the run is not made again: half a run would be in it."""
+    if not folder.exists:
+        raise UserError(f"{folder.path} was deleted or emptied while the run was at work; start the run again")
 
 
 def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
@@ -339,6 +199,7 @@ def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
 def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> Certificate:
     """Writes the network, measures it against its budgets and writes the certificate."""
     options.watch.phase("certify")
+    _check_presence(folder)
     model = outcome.model.eval()
     write_file(folder.path / "architecture.json", (outcome.architecture.to_json() + "\n").encode())
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
@@ -423,14 +284,14 @@ def _say_unused(summary: Summary, options: Options) -> None:
             options.say(f"{1 - budget.share:.0%} of the budget {budget.text} is unused")
 
 
-def _write_report(folder: RunFolder, options: Options) -> None:
+def write_report_of(folder: RunFolder, say: Callable[[str], None]) -> None:
     """The page about this run. A run is finished without it, so that a missing extra is only said."""
     from budgetnet.pictures.report import write_report
 
     try:
         write_report([folder.path], folder.path / "report.html", force=True)
     except UserError as error:
-        options.say(f"no report was written: {error}")
+        say(f"no report was written: {error}")
 
 
 def load(run: str | Path, net: SuperNetwork | None = None) -> Result:

@@ -15,8 +15,9 @@ from budgetnet.data.feeds import Feed
 from budgetnet.errors import UserError
 from budgetnet.network.distribution import INITIAL_LOGIT
 from budgetnet.network.graph import Architecture, Graph
-from budgetnet.strategies.phases import PER_EXAMPLE, Finish, Phase, Sampling, Search, WarmUp
+from budgetnet.strategies.phases import Finish, Phase, Search, WarmUp
 from budgetnet.strategies.policy import PolicySettings
+from budgetnet.strategies.sampling import PER_EXAMPLE, Sampling
 from budgetnet.strategies.start import Start, given_start
 from budgetnet.strategies.state import SearchState
 from budgetnet.training.schedules import part_of, step_decay

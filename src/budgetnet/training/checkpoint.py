@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -77,16 +78,22 @@ def _write(folder: Path, number: int, skeleton: Any, tensors: dict[str, Tensor])
     return path
 
 
+def load_all(folder: Path) -> Iterator[tuple[Path, Any]]:
+    """Every checkpoint, the newest first, with its state; None for a state that is corrupt."""
+    for digest, path in _files(folder):
+        content, state = path.read_bytes(), None
+        if hashlib.sha256(content).hexdigest() == digest:
+            with suppress(SafetensorError, ValueError, KeyError, TypeError, IndexError, RecursionError):
+                state = _load(content)
+        yield path, state
+
+
 def load_latest(folder: Path) -> tuple[Any, list[Path]]:
     """The newest intact state (None if there is none), and the corrupt files that were passed over."""
     corrupt: list[Path] = []
-    for digest, path in _files(folder):
-        content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest() == digest:
-            try:
-                return _load(content), corrupt
-            except (SafetensorError, ValueError, KeyError):
-                pass
+    for path, state in load_all(folder):
+        if state is not None:
+            return state, corrupt
         corrupt.append(path)
     return None, corrupt
 

@@ -21,7 +21,8 @@ import torch
 from budgetnet.errors import Interrupted, UserError
 from budgetnet.records.folder import RunFolder
 from budgetnet.runs.config import Config, from_mapping
-from budgetnet.runs.execute import Options, execute, judge_on_test, prepare
+from budgetnet.runs.execute import Options, execute, judge_on_test
+from budgetnet.runs.job import prepare
 from budgetnet.runs.sweep.engine import FAILED, FINISHED, INTERRUPTED, REFUSED, TEST, Asked, code_version
 
 GRACE = 15.0

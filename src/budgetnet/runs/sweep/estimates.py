@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from budgetnet.errors import UserError
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import check_job, estimated_seconds, prepare
+from budgetnet.runs.job import check_job, estimated_seconds, prepare
 from budgetnet.runs.sweep.plan import Plan
 
 
