@@ -17,10 +17,10 @@ from budgetnet.costs import Cost, FunctionCost, Meter, macs, params, size
 from budgetnet.costs.evidence import Evidence
 from budgetnet.errors import UserError
 from budgetnet.export.files import sha256
-from budgetnet.export.stored import open_stored
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
 from budgetnet.records.environment import environment
+from budgetnet.runs.stored import open_stored
 from tests import stored_runs
 from tests.small_runs import refused, run_cli
 

@@ -22,10 +22,10 @@ from budgetnet.export.files import CHECKSUM, sha256
 from budgetnet.export.folding import fold
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import Pieces
-from budgetnet.export.stored import open_stored
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.runs.stored import open_stored
 from tests import stored_runs
 from tests.random_graphs import small_space
 from tests.small_runs import refused, run_cli

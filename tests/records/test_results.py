@@ -15,7 +15,7 @@ from budgetnet.pictures.report.answer import answer
 from budgetnet.pictures.report.limits import limits
 from budgetnet.records.folder import RunFolder, read_run
 from budgetnet.records.records import KINDS
-from budgetnet.records.results import DataDescription, Metric, Origin, Summary
+from budgetnet.records.results import DataDescription, MetricDescription, Origin, Summary
 from budgetnet.runs.config import of_run
 from tests.small_runs import run_cli
 from tests.summaries import make_budget, make_summary
@@ -46,7 +46,9 @@ def test_a_test_score_is_put_in_and_taken_out() -> None:
 
 
 def test_the_data_say_their_metric_and_clean_names() -> None:
-    about = DataDescription("own", "own", ("a", "b"), (3, 8, 8), metric=Metric("error", higher_is_better=False))
+    about = DataDescription(
+        "own", "own", ("a", "b"), (3, 8, 8), metric=MetricDescription("error", higher_is_better=False)
+    )
     assert DataDescription.from_json(json.loads(json.dumps(about.to_json())), "here") == about
     dirty = {**about.to_json(), "classes": ["a\x1b[2J", "[/b]"]}
     assert DataDescription.from_json(dirty, "here").classes == ("a\ufffd[2J", "[/b]")
@@ -61,7 +63,7 @@ def test_every_file_of_an_old_run_is_read(old: Path) -> None:
     assert summary.to_json() == raw["summary.json"], "nothing is lost and nothing is added"
     assert [budget.cost for budget in summary.budgets] == ["macs", "size"]
     assert data.classes == tuple(raw["data.json"]["classes"])
-    assert data.metric == Metric("accuracy", higher_is_better=True)
+    assert data.metric == MetricDescription("accuracy", higher_is_better=True)
     assert origin == Origin.from_json(origin.to_json(), "again")
     assert of_run(folder).budgets == ("macs<=90%", "size<=1MB")
     records, whole = folder.records()

@@ -19,13 +19,13 @@ from budgetnet.errors import UserError
 from budgetnet.export import FORMATS, export_network
 from budgetnet.export.files import CHECKSUM, UNSEALED, sha256
 from budgetnet.export.rebuilding import empty, rebuild
-from budgetnet.export.stored import open_stored, write_structure
 from budgetnet.export.structure import describe
 from budgetnet.naming import load_object, own_names
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.runs.job import prepare
+from budgetnet.runs.stored import open_stored, write_structure
 from tests import stored_runs
 
 PAYLOADS = ("trap:spring", "trap:spring:path=sprung", "os:system:command=touch sprung", "trap:spring(sprung)")

@@ -24,10 +24,11 @@ from budgetnet.data.resize import area
 from budgetnet.errors import UserError
 from budgetnet.export import FORMATS, Description, Model, export_network, open_model
 from budgetnet.export.formats import need
-from budgetnet.export.stored import Stored, open_stored, without_own_checksum
 from budgetnet.naming import own_names
 from budgetnet.naming.files import write_file
 from budgetnet.records.environment import environment
+from budgetnet.runs.config import Config
+from budgetnet.runs.stored import Stored, open_stored, without_own_checksum
 from budgetnet.training.evaluation import EVIDENCE_BATCHES
 
 COMPARED_IMAGES = 256
@@ -49,7 +50,7 @@ def certify(
 ) -> int:
     """`budgetnet certify`: returns 0 if every budget holds, 1 if one does not."""
     stored = open_stored(run_or_model, space=space, trust=trust)
-    own, named = own_names(*costs, *budgets), (*(stored.config or {}).get("costs", ()), *costs)
+    own, named = own_names(*costs, *budgets), (*(stored.config.costs if stored.config else ()), *costs)
     short = {name.rpartition(":")[2]: name for name in named}
     wanted = budgets or stored.limits
     if not wanted:
@@ -202,8 +203,9 @@ def _fit(pixels: Tensor, shape: tuple[int, ...]) -> Tensor:
     return pixels.float() / 255
 
 
-def _split(config: Mapping[str, Any], data_root: str | None) -> data.Split:
-    return data.load(config["data"], data_root or config.get("data_root")).validation
+def _split(config: Config, data_root: str | None) -> data.Split:
+    root = data_root or config.data_root
+    return data.load(config.data, Path(root) if root else None).validation
 
 
 def _real_images(stored: Stored, data_root: str | None) -> Tensor:
@@ -213,7 +215,7 @@ def _real_images(stored: Stored, data_root: str | None) -> Tensor:
     if len(shape) != 3:
         return torch.rand(count, *shape)  # no images; a user's own data are not at hand
     try:
-        inputs: Tensor = _split(stored.config or {"data": "embedded"}, data_root).inputs[:count]
+        inputs: Tensor = _split(stored.config or Config(data="embedded"), data_root).inputs[:count]
     except UserError:
         inputs = data.load("embedded").validation.inputs[:count]
     if inputs.dtype != torch.uint8:

@@ -110,7 +110,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Metric:
+class MetricDescription:
     """The name of what scores measure, and whether a higher one is better."""
 
     name: str = "accuracy"
@@ -135,7 +135,7 @@ class DataDescription:
     classes: tuple[str, ...]
     input_shape: tuple[Side, ...]
     scaling: Literal["[-1,1]", "none"] = "none"
-    metric: Metric = field(default_factory=Metric)
+    metric: MetricDescription = field(default_factory=MetricDescription)
 
     def to_json(self) -> dict[str, Any]:
         """A plain value for `data.json`."""

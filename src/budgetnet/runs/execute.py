@@ -24,7 +24,6 @@ from budgetnet.budgets.feasibility import Profile
 from budgetnet.costs import macs, params
 from budgetnet.errors import UserError
 from budgetnet.export import Description, save_program
-from budgetnet.export.stored import OWN, STRUCTURE_FILE, open_stored, write_structure
 from budgetnet.naming import own_names
 from budgetnet.naming.files import write_file
 from budgetnet.network.graph import Architecture
@@ -34,11 +33,12 @@ from budgetnet.records.console import ConsoleSink, working
 from budgetnet.records.environment import environment, machine, versions
 from budgetnet.records.folder import RunFolder, new_folder
 from budgetnet.records.records import Fan, JsonLines, Sink, finite
-from budgetnet.records.results import BudgetResult, DataDescription, Origin, Summary
+from budgetnet.records.results import BudgetResult, DataDescription, MetricDescription, Origin, Summary
 from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.runs.config import Config, from_mapping
 from budgetnet.runs.job import Checked, Job, check_examples, check_job, make_runner, make_trainer, prepare
 from budgetnet.runs.resume import check_origin, fingerprint, restore
+from budgetnet.runs.stored import OWN, STRUCTURE_FILE, open_stored, write_structure
 from budgetnet.strategies.archive import Evaluated
 from budgetnet.strategies.recipes import TIME_SHARES, Strategy
 from budgetnet.strategies.runner import Outcome, Runner
@@ -354,7 +354,8 @@ def search(
     task = Task.of(loss, metric)
     for feed in feeds:
         check_examples(net, feed, classes=net.shapes.output[0] if task.loss is cross_entropy else None)
-    about = DataDescription(OWN, OWN, (), tuple(net.input_shape), "none")
+    judged = MetricDescription(task.metric.name, task.metric.higher_is_better)
+    about = DataDescription(OWN, OWN, (), tuple(net.input_shape), "none", judged)
     parsed = parse_all(budgets, net, example=next(feeds[1].evaluation())[0])
     job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about, device=device)
     return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))

@@ -16,7 +16,7 @@ from budgetnet.naming.files import write_file
 from budgetnet.naming.values import typed
 from budgetnet.pictures.pareto import Point, front
 from budgetnet.records.folder import RunFolder
-from budgetnet.records.results import Metric, Summary
+from budgetnet.records.results import MetricDescription, Summary
 from budgetnet.runs.config import Config
 from budgetnet.runs.sweep.engine import FAILED, FINISHED, INTERRUPTED
 from budgetnet.runs.sweep.plan import AND, Plan
@@ -101,15 +101,15 @@ class Failure:
     message: str
 
 
-def _found(folder: RunFolder) -> tuple[Summary | None, Metric, Failure | None]:
+def _found(folder: RunFolder) -> tuple[Summary | None, MetricDescription, Failure | None]:
     """The result of a run, or how it ended; one that cannot be read has failed, and does not hide the others."""
     try:
         if not folder.finished:
-            return None, Metric(), _failure(folder)
+            return None, MetricDescription(), _failure(folder)
         known = os.path.lexists(folder.path / "data.json")
-        return folder.summary(), folder.data().metric if known else Metric(), None
+        return folder.summary(), folder.data().metric if known else MetricDescription(), None
     except UserError as error:
-        return None, Metric(), Failure(FAILED, str(error))
+        return None, MetricDescription(), Failure(FAILED, str(error))
 
 
 def _failure(folder: RunFolder) -> Failure | None:

@@ -15,17 +15,19 @@ from safetensors.torch import load
 from torch import Tensor, fx, nn
 
 from budgetnet.errors import UserError
-from budgetnet.export.description import Description, checked_budgets, checked_certificate, checked_shape
+from budgetnet.export.description import Description, checked_budgets
 from budgetnet.export.files import sha256
 from budgetnet.export.models import open_model
 from budgetnet.export.rebuilding import check_shapes, empty, rebuild
 from budgetnet.export.structure import describe
 from budgetnet.naming import own_names
-from budgetnet.naming.files import read_bytes, read_json, read_text
+from budgetnet.naming.files import read_bytes
 from budgetnet.naming.values import typed
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture, Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.folder import RunFolder
+from budgetnet.runs.config import Config, of_run
 from budgetnet.spaces import SPACES, build
 
 OWN = "own"
@@ -54,7 +56,7 @@ class Stored:
     limits: Limits
     checksums: Mapping[str, str]
     onnx: bytes | None = None
-    config: Mapping[str, Any] | None = None
+    config: Config | None = None
 
     @property
     def whole(self) -> bool:
@@ -81,58 +83,25 @@ def open_stored(
     return _open_run(path, net, space) if path.is_dir() else _open_file(path, net, space, trust)
 
 
-def _open_run(folder: Path, net: SuperNetwork | None, space: str | None) -> Stored:
-    if not (folder / "summary.json").exists():
-        raise UserError(f"{folder} holds no finished run; give the folder of one, or a model file")
-    config, data = _settings(folder), _about_data(folder)
-    text = read_text(folder / "architecture.json", follow=False)
-    weights = read_bytes(folder / "weights.safetensors", follow=False)
-    certificate = read_json(folder / "certificate.json", follow=False) if (folder / "certificate.json").exists() else {}
-    checked_certificate(certificate, folder / "certificate.json")
+def _open_run(path: Path, net: SuperNetwork | None, space: str | None) -> Stored:
+    folder = RunFolder(path)
+    if not folder.finished:
+        raise UserError(f"{path} holds no finished run; give the folder of one, or a model file")
+    config, data, certificate = of_run(folder), folder.data(), folder.certificate()
+    text, weights = folder.architecture(), folder.read_bytes("weights.safetensors")
     checksums = {"weights.safetensors": sha256(weights)}
-    _compare(checksums, certificate.get("checksums", {}), folder)
-    budgets = certificate.get("budgets") or _map(folder / "summary.json").get("budgets", [])
-    description = Description.of_run(config["space"], text, data, certificate)
-    net = net or _build(description, space, folder)
-    limits = _limits(checked_budgets(budgets, str(folder)))
+    _compare(checksums, certificate.checksums if certificate else {}, path)
+    budgets = (certificate.budgets if certificate else ()) or folder.summary().budgets
+    limits = tuple((budget.cost, budget.maximum) for budget in budgets)
+    known = certificate.to_json() if certificate else {}
+    description = Description.of_run(config.space, text, data.to_json(), known)
+    net = net or _build(description, space, path)
     if net is None:
-        net, kept, network = _from_structure(folder, text, weights)
+        net, kept, network = _from_structure(folder, description.input_shape, text, weights)
         return Stored(net, net.graph.full, kept, network, description, limits, checksums, config=config)
     kept = Architecture.from_json(net.graph, text)
-    network = _with_weights(net, kept, weights, folder)
+    network = _with_weights(net, kept, weights, path)
     return Stored(net, kept, kept, network, description, limits, checksums, config=config)
-
-
-def _map(path: Path) -> dict[str, Any]:
-    value = read_json(path, follow=False)
-    if not isinstance(value, dict):
-        raise UserError(f"{path} holds {value!r:.60}, not a map; restore it or run again")
-    return value
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    """The configuration of a run, as far as it is needed here."""
-    config = _map(folder / "config.json").get("config")
-    costs = config.get("costs", []) if isinstance(config, dict) else None
-    if not isinstance(config, dict) or not isinstance(config.get("space"), str) or not _texts(costs):
-        raise UserError(f"{folder / 'config.json'} holds no configuration of a run; restore it or run again")
-    if not isinstance(config.get("data"), str) or not isinstance(config.get("data_root"), (str, type(None))):
-        raise UserError(f"{folder / 'config.json'} does not say which data a run is on; restore it or run again")
-    return config
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _about_data(folder: Path) -> dict[str, Any]:
-    data = _map(folder / "data.json")
-    for name in ("input_shape", "classes", "task", "scaling"):
-        if name not in data:
-            raise UserError(f"{folder / 'data.json'} has no {name}; restore it or run again")
-    if not isinstance(data["task"], str):
-        raise UserError(f"the task in {folder / 'data.json'} is {data['task']!r:.60}; restore it or run again")
-    return data
 
 
 def _open_file(path: Path, net: SuperNetwork | None, space: str | None, trust: bool) -> Stored:
@@ -181,18 +150,19 @@ class _Searched:
     chains: tuple[tuple[str, ...], ...] = ()
 
 
-def _from_structure(folder: Path, text: str, weights: bytes) -> tuple[SuperNetwork, Architecture, fx.GraphModule]:
+def _from_structure(
+    folder: RunFolder, shape: tuple[int, ...], text: str, weights: bytes
+) -> tuple[SuperNetwork, Architecture, fx.GraphModule]:
     """A run on a network of the user's, from its structure and its weights alone."""
-    file = folder / STRUCTURE_FILE
+    file = folder.path / STRUCTURE_FILE
     if not file.exists():
         raise UserError(
-            f"{folder} is of a network of your own, and has no {STRUCTURE_FILE}; name its space with --space, "
-            f"or open it from Python, with the network built as it was: budgetnet.load({str(folder)!r}, net)"
+            f"{folder.path} is of a network of your own, and has no {STRUCTURE_FILE}; name its space with --space, "
+            f"or open it from Python, with the network built as it was: budgetnet.load({str(folder.path)!r}, net)"
         )
-    structure = _map(file)
-    shape = checked_shape(_map(folder / "data.json")["input_shape"], folder / "data.json")
+    structure = folder.read_json(STRUCTURE_FILE)
     found = typed(structure, _Searched, str(file))
-    network = rebuild(structure, _numbers(weights, folder), str(file))
+    network = rebuild(structure, _numbers(weights, folder.path), str(file))
     if not isinstance(network, fx.GraphModule):
         raise UserError(f"{file} does not hold an extracted network; restore it")
     check_shapes(empty(structure, str(file)), torch.empty(2, *shape, device="meta"), str(file))
