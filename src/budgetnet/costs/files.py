@@ -15,7 +15,9 @@ from budgetnet.costs.counts import AdditiveCost
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.latency.predictor import error
+from budgetnet.costs.latency.runtimes import roughly_int8
 from budgetnet.export.folding import fold
+from budgetnet.export.int8 import check_precision
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import Pieces
 from budgetnet.network.extract import extract
@@ -35,10 +37,12 @@ class FileSize(Cost):
 
     measured = True
 
-    def __init__(self, net: SuperNetwork) -> None:
+    def __init__(self, net: SuperNetwork, precision: str = "fp32") -> None:
+        check_precision(precision)
         super().__init__(net.graph)
         refuse_bundles(net, "file_size")
-        self.net = net
+        self.net, self.precision = net, precision
+        self._known: dict[frozenset[str], int] = {}
 
     def evaluate(self, live: Tensor) -> Tensor:
         """The estimated bytes of each row of live gates."""
@@ -51,13 +55,15 @@ class FileSize(Cost):
     def evidence(self, architecture: Architecture, batches: Sequence[Any] = ()) -> Evidence:
         """The bytes of the exported network and of its description."""
         value = float(self._export(architecture) + len(architecture.live().to_json()) + DESCRIPTION + CERTIFICATE)
-        return Evidence(value, value, {"method": "exported", "reserved": DESCRIPTION + CERTIFICATE})
+        how = {"method": "exported", "precision": self.precision, "reserved": DESCRIPTION + CERTIFICATE}
+        return Evidence(value, value, how)
 
     def certify(self, deliverable: Deliverable, maximum: float) -> Evidence:
         """The bytes of the file itself, with room for the certificate if that is still to be put into it."""
         reserved = 0 if deliverable.final else CERTIFICATE
-        value = float(len(deliverable.onnx) + reserved)
+        value = float(len(deliverable.file(self.precision)) + reserved)
         how = {"method": "bytes of the exported file", "network": "exported", "reserved": reserved}
+        how["precision"] = self.precision
         return Evidence(value, value, how)
 
     def refresh(self, live: Tensor) -> Mapping[str, float]:
@@ -69,8 +75,13 @@ class FileSize(Cost):
         return {"error": error(self.evaluate(chosen).numpy(), measured)}
 
     def _export(self, architecture: Architecture) -> int:
-        network = fold(extract(self.net, architecture).cpu())
-        return int(to_onnx(network, self.net.input_shape, scaled=True, pieces=self._pieces).ByteSize())
+        """The bytes of an architecture's file, which do not depend on its weights."""
+        key = architecture.live().kept
+        if key not in self._known:
+            network = fold(extract(self.net, architecture).cpu())
+            model = to_onnx(network, self.net.input_shape, scaled=True, pieces=self._pieces).SerializeToString()
+            self._known[key] = len(model if self.precision == "fp32" else roughly_int8(model, self.net.input_shape))
+        return self._known[key]
 
     @cached_property
     def _pieces(self) -> Pieces:
@@ -78,21 +89,49 @@ class FileSize(Cost):
 
     @cached_property
     def _estimate(self) -> AdditiveCost:
-        graph = self.net.graph
-        tensors = torch.tensor([float(_folded_bytes(module)) for module in self.net.edge_modules], dtype=torch.float64)
-        fixed = sum(_folded_bytes(module) for module in (self.net.stem, self.net.head, *self.net.activations))
-        structure = (self._export(graph.full) - fixed - float(tensors.sum())) / (len(graph.edges) + 1)
-        names = torch.tensor([float(len(edge.name) + 5) for edge in graph.edges], dtype=torch.float64)
-        base = fixed + structure + DESCRIPTION + CERTIFICATE
+        """Tensors as they are stored, and the rest of the full network's file shared out over what holds it.
+
+        In a float32 file every edge has about the same share; in an int8 file every layer with weights has.
+        """
+        graph, modules = self.net.graph, [*self.net.edge_modules]
+        others = nn.ModuleList([self.net.stem, self.net.head, *self.net.activations])
+        tensors = _numbers([self._tensor_bytes(module) for module in modules])
+        fixed = self._tensor_bytes(others)
+        shares = _numbers([self._share(module) for module in modules])
+        own = self._share(others) if self.precision == "int8" else 1.0
+        rest = self._export(graph.full) - fixed - float(tensors.sum())
+        structure = rest / (float(shares.sum()) + own)
+        names = _numbers([float(len(edge.name) + 5) for edge in graph.edges])
+        base = fixed + structure * own + DESCRIPTION + CERTIFICATE
         return AdditiveCost(
-            graph, base, tensors + structure + names, torch.zeros(len(graph.nodes), dtype=torch.float64)
+            graph, base, tensors + structure * shares + names, torch.zeros(len(graph.nodes), dtype=torch.float64)
         )
 
+    def _tensor_bytes(self, module: nn.Module) -> float:
+        folded = fold(nn.ModuleList([module]))
+        if self.precision == "fp32":
+            return float(sum(tensor.numel() * tensor.element_size() for tensor in folded.state_dict().values()))
+        # a byte for each weight; scale and zero point of each channel's weights and of its bias, and the bias, int32
+        channels = sum(len(tensor) for tensor in folded.parameters() if tensor.dim() == 1)
+        weights = sum(tensor.numel() for tensor in folded.parameters() if tensor.dim() > 1)
+        return float(weights + 17 * channels)
 
-def file_size(net: SuperNetwork) -> FileSize:
-    """Bytes of the exported ONNX file, certificate included."""
-    return FileSize(net)
+    def _share(self, module: nn.Module) -> float:
+        """How much of a file's structure a module has, against others."""
+        if self.precision == "fp32":
+            return 1.0
+        return float(sum(tensor.dim() > 1 for tensor in module.parameters())) + 0.1
 
 
-def _folded_bytes(module: nn.Module) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in fold(nn.ModuleList([module])).state_dict().values())
+def file_size(net: SuperNetwork, precision: str = "fp32") -> FileSize:
+    """Bytes of the exported ONNX file, certificate included.
+
+    Args:
+        net: The super network.
+        precision: fp32, or int8 for the quantised file.
+    """
+    return FileSize(net, precision)
+
+
+def _numbers(values: Sequence[float]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)

@@ -13,6 +13,7 @@ from budgetnet.costs.base import Cost, FunctionCost
 from budgetnet.costs.counts import macs, params, size
 from budgetnet.costs.files import file_size
 from budgetnet.costs.latency.cost import latency, latency_p95
+from budgetnet.costs.latency.runtimes import RUNTIMES, Runtime
 from budgetnet.costs.memory import peak_memory
 from budgetnet.costs.meter import Meter
 from budgetnet.costs.steps import steps
@@ -67,7 +68,10 @@ def bind(cost: str | CostFactory, net: SuperNetwork, *, own: Collection[str] = (
     if name not in COSTS:
         return Meter(_own_cost(load_object(name, "a cost", COSTS, own), name, net, arguments), own=True)
     kind = COSTS[name]
-    made = kind.factory(net, **_arguments(kind.factory, arguments, name))
+    given = _arguments(kind.factory, arguments, name)
+    if ":" in given.get("runtime", ""):
+        given["runtime"] = _own_runtime(given["runtime"], own)
+    made = kind.factory(net, **given)
     made.name, made.unit = re.sub(r"\s", "", cost), kind.unit
     return Meter(made)
 
@@ -78,6 +82,21 @@ def _parts(cost: str) -> tuple[str, str]:
     if match is None:
         raise UserError(f"{cost!r} does not name a cost; write NAME or NAME(arguments), such as macs or steps(4)")
     return match[1], match[2] or ""
+
+
+def _own_runtime(name: str, own: Collection[str]) -> Runtime:
+    """A user's runtime, which is loaded only if the user named it to this process."""
+    if name not in own:
+        raise UserError(
+            f"{name!r} is a runtime of your own, and code is loaded only where you name it, never because a file does; "
+            f"add --cost {name} on the command line, or give the object itself in Python"
+        )
+    with user_code(f"the runtime {name}", "; correct it"):
+        made = load_object(name, "a runtime", RUNTIMES, own)()
+    if not isinstance(made, Runtime):
+        raise UserError(f"{name} gave a {type(made).__name__}; derive it from budgetnet.costs.latency.runtimes.Runtime")
+    made.name = name
+    return made
 
 
 def _own_cost(factory: CostFactory, name: str, net: SuperNetwork, arguments: str) -> Cost:

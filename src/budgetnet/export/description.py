@@ -37,6 +37,7 @@ class Description:
     scaled: bool = True
     """Whether the file takes inputs in [0, 1] and scales them to the [−1, 1] that the network was trained on."""
     certificate: Mapping[str, Any] = field(default_factory=dict)
+    precision: str = "fp32"
 
     @staticmethod
     def of_run(space: str, architecture: str, data: Mapping[str, Any], certificate: Mapping[str, Any]) -> Description:
@@ -58,6 +59,7 @@ class Description:
             "task": self.task,
             "normalisation": SCALED if self.scaled else PLAIN,
             "certificate": json.dumps(dict(self.certificate)),
+            "precision": self.precision,
         }
 
     @staticmethod
@@ -72,6 +74,7 @@ class Description:
                 _text(texts["task"]),
                 texts["normalisation"] == SCALED,
                 checked_certificate(json.loads(texts["certificate"]), path),
+                _text(texts.get("precision", "fp32")),
             )
         except UserError:
             raise

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -14,6 +15,7 @@ from budgetnet.errors import UserError, reason
 from budgetnet.export.description import Description
 from budgetnet.export.files import CHECKSUM, UNSEALED, seal
 from budgetnet.export.folding import fold
+from budgetnet.export.int8 import quantise
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import need_onnx, quiet
 from budgetnet.export.rebuilding import check_shapes, empty, parse, rebuild
@@ -48,27 +50,43 @@ def source_runner(network: nn.Module, scaled: bool) -> Runner:
     return lambda images: cast(Tensor, network(images))
 
 
-def _pack_onnx(network: fx.GraphModule, description: Description) -> bytes:
+def pack_onnx(network: fx.GraphModule, description: Description, samples: Iterable[Tensor] | None = None) -> bytes:
+    """An ONNX file that describes itself and is sealed.
+
+    Args:
+        network: The extracted network.
+        description: What the file says about itself.
+        samples: Batches of inputs as the file takes them, by which it is quantised to int8; float32 if not given.
+    """
     model = to_onnx(fold(network), description.input_shape, scaled=description.scaled)
+    if samples is not None:
+        import onnx
+
+        model = onnx.load_from_string(quantise(model.SerializeToString(), (batch.numpy() for batch in samples)))
+        description = replace(description, precision="int8")
     for key, value in {**description.to_strings(), CHECKSUM: UNSEALED}.items():
         entry = model.metadata_props.add()
         entry.key, entry.value = key, value
     return seal(model.SerializeToString(deterministic=True))
 
 
-def onnx_session(data: bytes, name: str, threads: int | None = None) -> Any:
-    """An ONNX Runtime session on the processor; a model that it cannot run is the user's file."""
+def onnx_session(data: bytes, name: str, threads: int | None = None, provider: str = "") -> Any:
+    """An ONNX Runtime session, on the processor by default; a model that it cannot run is the user's file."""
     try:
         import onnxruntime  # type: ignore[import-untyped]
     except ImportError:
         raise UserError("ONNX needs the package onnxruntime: pip install 'budgetnet[export]'") from None
+    provider = provider or "CPUExecutionProvider"
+    if provider not in onnxruntime.get_available_providers():
+        available = ", ".join(onnxruntime.get_available_providers())
+        raise UserError(f"this ONNX Runtime has no provider {provider}; it has {available}")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
     try:
-        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(data, options, providers=[provider])
     except Exception as error:  # the runtime has a class of its own for every way in which a model can be wrong
         raise UserError(f"ONNX Runtime cannot run {name} ({reason(error)}); export it again") from None
 
@@ -142,7 +160,7 @@ def _load_safetensors(data: bytes, name: str) -> tuple[Description, Runner]:
 
 
 FORMATS = {
-    "onnx": Format(".onnx", _pack_onnx, _load_onnx),
+    "onnx": Format(".onnx", pack_onnx, _load_onnx),
     "torch": Format(".pt2", _pack_torch, _load_torch),
     "safetensors": Format(".safetensors", _pack_safetensors, _load_safetensors),
 }

@@ -30,10 +30,11 @@ def split_name(text: str, known: Iterable[str]) -> tuple[str, str]:
 
 
 _OWN = re.compile(r"\s*([^\W\d][\w.]*:[^\W\d]\w*)(?!\w|\s*=)")
+_OWN_RUNTIME = re.compile(r"[(,]\s*runtime\s*=\s*([^\W\d][\w.]*:[^\W\d]\w*)\s*[,)]")
 
 
 def own_names(*texts: str) -> frozenset[str]:
-    """The `package.module:name` that each of these texts begins with: what the user says may be loaded.
+    """The `package.module:name` that each of these texts begins with or has as its runtime: what may be loaded.
 
     Args:
         texts: Spaces, costs or budgets as the user wrote them on the command line or gave them in Python; texts from
@@ -42,7 +43,8 @@ def own_names(*texts: str) -> frozenset[str]:
     Returns:
         Names for the argument `own` of everything that loads code by name.
     """
-    return frozenset(match[1] for text in texts if (match := _OWN.match(text)))
+    found = (match for text in texts for match in (_OWN.match(text), _OWN_RUNTIME.search(text)))
+    return frozenset(match[1] for match in found if match)
 
 
 def load_object(name: str, what: str, known: Iterable[str], own: Collection[str] = ()) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from budgetnet.costs.base import Cost
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.latency import timing
 from budgetnet.costs.latency.cost import Effort, Latency
+from budgetnet.costs.latency.runtimes import Runtime
 from budgetnet.costs.latency.timing import Series
 from budgetnet.errors import UserError
 from budgetnet.export.folding import fold
@@ -40,7 +41,7 @@ def small() -> SuperNetwork:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few networks and short series: what is tested here does not depend on how well they are known."""
-    monkeypatch.setattr(latency_module, "SAMPLES", {"onnx": 5, "eager": 5, "compile": 2})
+    monkeypatch.setattr(Runtime, "samples", 5)
     for effort in ("FIT", "SETTLE", "CERTIFY"):
         monkeypatch.setattr(latency_module, effort, Effort(0.02, 2))
     monkeypatch.setattr(latency_module, "PATIENCE", 0.2)

@@ -14,15 +14,12 @@ import pytest
 from budgetnet.costs.latency import remote, runtimes, timing
 from budgetnet.costs.latency.remote import TOKEN_FILE, Target
 from budgetnet.errors import UserError
-from budgetnet.export.folding import fold
-from budgetnet.export.onnx_graph import to_onnx
 from tests.meters import TOKEN, Meter, meter, start_meter
 
 
 @pytest.fixture(scope="module")
 def reference() -> bytes:
-    network = fold(runtimes.reference_network())
-    return bytes(to_onnx(network, runtimes.REFERENCE_SHAPE, scaled=True).SerializeToString())
+    return runtimes.reference_file()
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,10 @@ from budgetnet.costs.base import Cost, least_path, refuse_bundles
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.latency import predictor, runtimes, timing
+from budgetnet.costs.latency.runtimes import Runtime
 from budgetnet.costs.latency.timing import Series
+from budgetnet.errors import UserError
+from budgetnet.export.int8 import check_precision
 from budgetnet.export.pieces import Pieces
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
@@ -45,10 +48,15 @@ PATIENCE = 20.0
 HOPELESS = 3.0
 """Times the budget from which waiting will not help."""
 
-SAMPLES = {"onnx": 24, "eager": 24, "compile": 6}
-"""Networks measured for the first fit; each has to be compiled for `torch.compile`, which takes many seconds."""
-FRESH = {"onnx": 3, "eager": 3, "compile": 1}
-"""Networks measured at each refresh."""
+INT8_SAMPLES = 12
+"""Networks measured for the first fit if each has to be quantised, which takes about a second."""
+DIFFERENCE = {"fp32": 1e-3, "int8": 0.2}
+"""How far outputs on a runtime may be from the source's, relative to the largest, before a certificate is refused.
+
+Runtimes round int8 sums each in their own way; what int8 does to the accuracy is measured on data.
+"""
+COMPARED = 16
+"""Random inputs on which a certificate compares outputs."""
 CONTROLS = 5
 """Times that one network is measured among the others, to see how far measurements of the same thing differ."""
 HEADROOM = (0.03, 0.25)
@@ -60,16 +68,33 @@ WORST_ERROR = 0.15
 
 
 class Latency(Cost):
-    """Predicts for gates, measures architectures, and certifies networks. All that it learnt is in `state_dict()`."""
+    """Predicts for gates, measures architectures, and certifies networks. All that it learnt is in `state_dict()`.
+
+    Args:
+        net: The super network.
+        runtime: What runs the networks, here or on a target.
+        batch: Inputs at a time.
+        threads: Threads of the runtime.
+        tail: Whether the cost is the 95th percentile.
+        precision: fp32, or int8 for the quantised file.
+    """
 
     measured = True
 
-    def __init__(self, net: SuperNetwork, batch: int, threads: int, runtime: str, tail: bool) -> None:
-        runtimes.check(runtime, batch, threads)
+    def __init__(
+        self, net: SuperNetwork, runtime: Runtime, batch: int, threads: int, tail: bool, precision: str = "fp32"
+    ) -> None:
+        runtimes.check(batch, threads)
+        check_precision(precision)
+        if precision == "int8" and not runtime.onnx:
+            raise UserError(
+                f"runtime={runtime.name} runs no int8 files; use runtime=onnx or openvino, or precision=fp32"
+            )
         super().__init__(net.graph)
         refuse_bundles(net, "latency")
         self.net = net
         self.batch, self.threads, self.runtime, self.tail = batch, threads, runtime, tail
+        self.precision = precision
         self._pieces = Pieces()
         self._ratios: dict[str, float] = {}
         self._evidence: dict[str, Evidence] = {}
@@ -114,7 +139,7 @@ class Latency(Cost):
     def refresh(self, live: Tensor) -> Mapping[str, float]:
         """Measures a few of these networks; fits again, with them, if the prediction was too far off."""
         sampled = {key_of(a): a for a in map(self.net.graph.architecture, live[live.any(1)])}
-        fresh = [a for key, a in sampled.items() if key not in self._ratios][: FRESH[self.runtime]]
+        fresh = [a for key, a in sampled.items() if key not in self._ratios][: self.runtime.fresh]
         if not fresh:
             return {}
         predicted = self._features(torch.stack([a.gates() for a in fresh])) @ self._fitted()
@@ -127,8 +152,13 @@ class Latency(Cost):
         return {"error": error, "measured": float(len(fresh)), "refitted": float(error > TOLERATED)}
 
     def certify(self, deliverable: Deliverable, maximum: float) -> Evidence:
-        """Measures the network itself (its exported file, for ONNX Runtime) until the budget holds or patience ends."""
-        network = self._prepared(deliverable.network, deliverable.onnx if self.runtime == "onnx" else None)
+        """Measures what is handed over, until the budget holds or patience ends; first, outputs are compared.
+
+        That is the file for a runtime that runs files, else the network itself.
+        """
+        exported = self._exported(deliverable.network, deliverable)
+        how = self._agreement(deliverable.network, exported)
+        network = self._subject(exported)
         begin = time.monotonic()
         series = self._interleave(network, CERTIFY)
         evidence = self._judge(series)
@@ -136,15 +166,39 @@ class Latency(Cost):
             series = timing.join([series, self._interleave(network, CERTIFY)])
             evidence = self._judge(series)
         self._learn_from(key_of(deliverable.architecture), evidence)
-        what = "exported" if self.runtime == "onnx" else "extracted"
-        return Evidence(evidence.value, evidence.upper_bound, {**evidence.how, "network": what})
+        how |= {**evidence.how, "network": self.runtime.form, **self.runtime.about()}
+        return Evidence(evidence.value, evidence.upper_bound, how)
 
     def other_form(self, deliverable: Deliverable) -> dict[str, float]:
         """The other form of the network, by its own runtime: for the certificate, not for its verdict."""
-        other, what = ("eager", "extracted") if self.runtime == "onnx" else ("onnx", "exported")
-        twin = Latency(self.net, self.batch, self.threads, other, self.tail)
-        network = twin._prepared(deliverable.network, deliverable.onnx if other == "onnx" else None)
-        return {what: float(twin._statistic(twin._interleave(network, SETTLE)))}
+        if self.precision == "int8" or self.runtime.name not in ("onnx", "eager", "compile") or self._elsewhere:
+            return {}
+        other: Runtime = runtimes.Eager() if self.runtime.name == "onnx" else runtimes.OnnxRuntime()
+        twin = Latency(self.net, other, self.batch, self.threads, self.tail)
+        network = twin._subject(twin._exported(deliverable.network, deliverable))
+        return {other.form: float(twin._statistic(twin._interleave(network, SETTLE)))}
+
+    @property
+    def _elsewhere(self) -> bool:
+        return isinstance(self.runtime, runtimes.OnTarget)
+
+    def _agreement(self, network: fx.GraphModule, exported: Any) -> dict[str, Any]:
+        """How far this runtime's outputs are from ONNX Runtime's on the same file, or from torch's."""
+        if self._elsewhere or isinstance(self.runtime, runtimes.BenchProgram | runtimes.OnnxRuntime):
+            return {}
+        source: Runtime = runtimes.OnnxRuntime() if self.runtime.onnx else runtimes.Eager()
+        images = runtimes.random_images(COMPARED, self.net.input_shape)
+        with runtimes.user_errors(self.runtime), timing.torch_threads(self.threads):
+            given = exported if self.runtime.onnx else network
+            difference = self.runtime.compare(exported, source, given, images, self.threads)
+        tolerated = DIFFERENCE[self.precision]
+        # written so that a NaN does not pass
+        if not difference <= tolerated:
+            raise UserError(
+                f"outputs on runtime={self.runtime.name} differ from the source's by {difference:.2g}, more than "
+                f"{tolerated:g}; use another runtime or other layers"
+            )
+        return {"difference": difference}
 
     def _learn_from(self, key: str, certified: Evidence) -> None:
         """A certificate that came out worse than the measurement before it asks for more headroom from now on."""
@@ -158,7 +212,7 @@ class Latency(Cost):
 
     def series(self, architecture: Architecture, effort: Effort) -> Series:
         """Times of an architecture's network and of the reference."""
-        return self._interleave(self._prepared(extract(self.net, architecture)), effort)
+        return self._interleave(self._subject(self._exported(extract(self.net, architecture))), effort)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that was learnt, as JSON."""
@@ -183,10 +237,9 @@ class Latency(Cost):
         return predictor.features(self.net)
 
     @cached_property
-    def _reference(self) -> runtimes.Prepare:
-        return runtimes.prepare(
-            self.runtime, runtimes.reference_network(), runtimes.REFERENCE_SHAPE, threads=self.threads
-        )
+    def _reference(self) -> runtimes.Subject:
+        with runtimes.user_errors(self.runtime):
+            return self.runtime.reference()
 
     def _fitted(self) -> Array:
         if self._coefficients is None:
@@ -197,12 +250,14 @@ class Latency(Cost):
 
     def _calibrate(self) -> None:
         """Measures networks of every density, and the full one several times among them as a control."""
-        graph, count = self.net.graph, SAMPLES[self.runtime]
+        graph, count = self.net.graph, self.runtime.samples
+        if self.precision == "int8":
+            count = min(count, INT8_SAMPLES)
         samples = predictor.random_architectures(graph, count - 1, seed=0)
         turns = np.linspace(0, len(samples), CONTROLS).astype(int).tolist()
         controls: list[Series] = []
         quiets: list[float] = []
-        full = self._prepared(extract(self.net, graph.full))
+        full = self._subject(self._exported(extract(self.net, graph.full)))
         for turn, architecture in enumerate([*samples, None]):
             controls += [self._interleave(full, SETTLE) for _ in range(turns.count(turn))]
             if architecture is not None:
@@ -226,18 +281,25 @@ class Latency(Cost):
         self._coefficients = predictor.fit(counts, measured, self._features.work)
         return 2 * predictor.error(counts @ self._coefficients, measured)
 
-    def _prepared(self, network: fx.GraphModule, model: bytes | None = None) -> runtimes.Prepare:
-        shape = self.net.input_shape
-        if model is not None:
-            return runtimes.prepare_onnx(model, shape, batch=self.batch, threads=self.threads)
-        return runtimes.prepare(
-            self.runtime, network.cpu().eval(), shape, batch=self.batch, threads=self.threads, pieces=self._pieces
-        )
+    def _exported(self, network: fx.GraphModule, deliverable: Deliverable | None = None) -> Any:
+        """What the runtime loads: the file that is handed over, or one of the same kind made for a measurement."""
+        if deliverable is not None and self.runtime.onnx:
+            return deliverable.file(self.precision)
+        with runtimes.user_errors(self.runtime):
+            exported = self.runtime.export(network.cpu().eval(), self.net.input_shape, self._pieces)
+        return exported if self.precision == "fp32" else runtimes.roughly_int8(exported, self.net.input_shape)
 
-    def _interleave(self, network: runtimes.Prepare, effort: Effort) -> Series:
+    def _subject(self, exported: Any) -> runtimes.Subject:
+        with runtimes.user_errors(self.runtime):
+            return self.runtime.subject(exported, runtimes.random_images(self.batch, self.net.input_shape))
+
+    def _interleave(self, network: runtimes.Subject, effort: Effort) -> Series:
         """A series; without what other processes did to it, unless the tail is what is asked for."""
-        with timing.torch_threads(self.threads), torch.random.fork_rng(devices=[]):
-            series = timing.interleave(network, self._reference, seconds=effort.seconds, rounds=effort.rounds)
+        reference = self._reference
+        with runtimes.user_errors(self.runtime):
+            series = self.runtime.measure(
+                network, reference, threads=self.threads, seconds=effort.seconds, rounds=effort.rounds
+            )
         return series if self.tail else series.calm()
 
     def _statistic(self, series: Series) -> Array:
@@ -247,7 +309,8 @@ class Latency(Cost):
         low, high = timing.interval(series, self._statistic)
         how = {
             "method": "95th percentile" if self.tail else "median ratio to the reference × its quiet time",
-            "runtime": self.runtime,
+            "runtime": self.runtime.name,
+            "precision": self.precision,
             "threads": self.threads,
             "batch": self.batch,
             "samples": len(series),
@@ -266,14 +329,48 @@ class Latency(Cost):
         return Evidence(evidence.value * factor, evidence.upper_bound * factor, evidence.how)
 
 
-def latency(net: SuperNetwork, batch: int = 1, threads: int = 1, runtime: str = "onnx") -> Latency:
-    """Seconds of one run on a quiet machine: the median ratio to an interleaved reference times its quiet time."""
-    return Latency(net, batch, threads, runtime, tail=False)
+def latency(
+    net: SuperNetwork,
+    batch: int = 1,
+    threads: int = 1,
+    runtime: str | Runtime = "onnx",
+    target: str = "",
+    precision: str = "fp32",
+    provider: str = "",
+) -> Latency:
+    """Seconds of one run on a quiet machine: the median ratio to an interleaved reference times its quiet time.
+
+    Args:
+        net: The super network.
+        batch: Inputs at a time.
+        threads: Threads of the runtime.
+        runtime: onnx, eager, compile, openvino, or a runtime of one's own.
+        target: The address of a meter, `http://host:8700`, if a device is to measure.
+        precision: fp32, or int8 for the quantised file.
+        provider: The execution provider of ONNX Runtime.
+    """
+    return Latency(net, _runtime(runtime, target, provider), batch, threads, False, precision)
 
 
-def latency_p95(net: SuperNetwork, batch: int = 1, threads: int = 1, runtime: str = "onnx") -> Latency:
-    """The 95th percentile of the seconds of one run, on the machine as busy as it is."""
-    return Latency(net, batch, threads, runtime, tail=True)
+def latency_p95(
+    net: SuperNetwork,
+    batch: int = 1,
+    threads: int = 1,
+    runtime: str | Runtime = "onnx",
+    target: str = "",
+    precision: str = "fp32",
+    provider: str = "",
+) -> Latency:
+    """The 95th percentile of the seconds of one run, on the machine as busy as it is; arguments as of `latency`."""
+    return Latency(net, _runtime(runtime, target, provider), batch, threads, True, precision)
+
+
+def _runtime(runtime: str | Runtime, target: str, provider: str) -> Runtime:
+    if not target:
+        return runtimes.make(runtime, provider)
+    if runtime != "onnx":
+        raise UserError(f"a target runs ONNX Runtime, not {runtime}; leave out runtime={runtime}")
+    return runtimes.OnTarget(target, provider)
 
 
 def key_of(architecture: Architecture) -> str:

@@ -77,7 +77,15 @@ class Target:
         return _machine(self._ask("GET", "/machine", b""), self.url)
 
     def series(
-        self, network: bytes, reference: bytes, *, batch: int, threads: int, seconds: float, rounds: int
+        self,
+        network: bytes,
+        reference: bytes,
+        *,
+        batch: int,
+        threads: int,
+        seconds: float,
+        rounds: int,
+        provider: str = PROVIDER,
     ) -> tuple[Series, Mapping[str, Any]]:
         """Times of a network and of the reference on the target, and the machine that took them.
 
@@ -88,8 +96,9 @@ class Target:
             threads: threads of the runtime.
             seconds: how long to measure.
             rounds: in how many fresh sessions.
+            provider: the execution provider of ONNX Runtime there.
         """
-        request = Request("latency", batch, threads, seconds, rounds, PROVIDER, len(reference))
+        request = Request("latency", batch, threads, seconds, rounds, provider, len(reference))
         value = self._ask("POST", "/measure", request.to_bytes() + reference + network)
         return _series(value, self.url), _machine(value, self.url)
 

@@ -16,8 +16,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from budgetnet.costs.latency import runtimes, timing
-from budgetnet.export.folding import fold
-from budgetnet.export.onnx_graph import to_onnx
 from tests.meters import TOKEN, Meter, meter, request
 
 SECRET = "word-that-must-not-be-logged"
@@ -48,8 +46,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meter]:
 
 @pytest.fixture(scope="module")
 def reference() -> bytes:
-    network = fold(runtimes.reference_network())
-    return bytes(to_onnx(network, runtimes.REFERENCE_SHAPE, scaled=True).SerializeToString())
+    return runtimes.reference_file()
 
 
 def model(nodes: list[onnx.NodeProto], initializers: list[onnx.TensorProto] = [], domain: str = "") -> bytes:  # noqa: B006

@@ -1,0 +1,246 @@
+"""Every runtime of the registry on one small network, and runtimes that a user brings."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import fx
+
+from budgetnet.costs import bind, latency
+from budgetnet.costs.deliverable import Deliverable
+from budgetnet.costs.latency import runtimes, timing
+from budgetnet.costs.latency.cost import Effort, Latency
+from budgetnet.costs.latency.runtimes import RUNTIMES, BenchProgram, OnnxRuntime, Runtime, Subject
+from budgetnet.errors import UserError
+from budgetnet.export.description import Description
+from budgetnet.export.formats import pack_onnx
+from budgetnet.naming import own_names
+from budgetnet.network.extract import extract
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.spaces import resnet_fabric
+from tests.meters import TOKEN, Meter, meter
+
+cost_module = sys.modules["budgetnet.costs.latency.cost"]
+SHAPE = (1, 8, 8)
+
+
+@pytest.fixture(scope="module")
+def net() -> SuperNetwork:
+    torch.manual_seed(0)
+    return resnet_fabric(width=1, channels=4, groups=2, classes=3, input_shape=SHAPE)
+
+
+@pytest.fixture(scope="module")
+def network(net: SuperNetwork) -> fx.GraphModule:
+    return extract(net, net.graph.full).eval()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Runtime, "samples", 4)
+    for effort in ("FIT", "SETTLE", "CERTIFY"):
+        monkeypatch.setattr(cost_module, effort, Effort(0.02, 2))
+    monkeypatch.setattr(cost_module, "PATIENCE", 0.2)
+
+
+# torch.compile takes a minute for its first network: `python -m benchmarks predictor_error` measures with it
+@pytest.mark.parametrize("name", [name for name in RUNTIMES if name != "compile"])
+def test_every_runtime_exports_loads_runs_and_agrees(name: str, network: fx.GraphModule) -> None:
+    runtime = runtimes.make(name)
+    images = runtimes.random_images(3, SHAPE)
+    exported = runtime.export(network, SHAPE)
+    with torch.inference_mode():
+        scaled = 2 * torch.from_numpy(images) - 1 if runtime.form == "exported" else torch.from_numpy(images)
+        expected = network(scaled).numpy()
+    subject = runtime.subject(exported, images)
+    found = runtime.outputs(runtime.run(runtime.load(exported, 1), subject.inputs))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    other, source = (OnnxRuntime(), exported) if runtime.onnx else (runtimes.Eager(), network)
+    assert runtime.compare(exported, other, source, images) < 1e-4
+    series = runtime.measure(subject, subject, threads=1, seconds=0.05, rounds=2)
+    assert len(series) >= timing.PAIRS[0]
+    assert float(timing.ratio(series.calm())) == pytest.approx(1, rel=0.4)
+
+
+def deliverable(net: SuperNetwork, network: fx.GraphModule) -> Deliverable:
+    description = Description("own", net.graph.full.to_json(), SHAPE, ("a", "b", "c"))
+    samples = [torch.from_numpy(runtimes.random_images(8, SHAPE))]
+    return Deliverable(
+        net.graph.full,
+        network,
+        lambda: pack_onnx(network, description),
+        pack_int8=lambda: pack_onnx(network, description, samples),
+    )
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_openvino_is_measured_on_the_file_that_is_handed_over(
+    net: SuperNetwork, network: fx.GraphModule, precision: str
+) -> None:
+    cost = latency(net, runtime="openvino", precision=precision)
+    evidence = cost.certify(deliverable(net, network), 60.0)
+    assert 0 < evidence.value <= evidence.upper_bound < 60
+    assert (evidence.how["runtime"], evidence.how["precision"]) == ("openvino", precision)
+    assert evidence.how["network"] == "exported"
+    assert evidence.how["difference"] < (1e-4 if precision == "fp32" else 0.2)
+
+
+def test_int8_is_predicted_and_measured_like_any_other(net: SuperNetwork) -> None:
+    cost = latency(net, precision="int8")
+    gates = torch.stack([net.graph.full.gates(), cost.smallest().gates()])
+    predicted = cost.evaluate(gates)
+    assert 0 < predicted[1] < predicted[0]
+    assert cost.evidence(net.graph.full).how["precision"] == "int8"
+
+
+class Wrong(OnnxRuntime):
+    """Agrees with nobody."""
+
+    def run(self, loaded: Any, inputs: Any) -> Any:
+        return super().run(loaded, inputs) + 1
+
+
+class Broken(OnnxRuntime):
+    def load(self, exported: Any, threads: int) -> Any:
+        raise RuntimeError("no such device")
+
+
+class Phone(BenchProgram):
+    """A device whose program gives times: a hundredth of a second for each kilobyte."""
+
+    def times(self, exported: bytes, batch: int, threads: int, seconds: float) -> Sequence[float]:
+        return [len(exported) / 1e5 * batch] * 7
+
+
+def test_a_runtime_of_ones_own_measures_predicts_and_certifies(net: SuperNetwork, network: fx.GraphModule) -> None:
+    cost = latency(net, runtime=Phone())
+    assert isinstance(cost, Latency)
+    size = len(OnnxRuntime().export(network, SHAPE))
+    assert cost.evidence(net.graph.full).value == pytest.approx(size / 1e5)
+    handed_over = deliverable(net, network)
+    evidence = cost.certify(handed_over, 60.0)
+    assert evidence.value == evidence.upper_bound == pytest.approx(len(handed_over.onnx) / 1e5)
+    assert cost.other_form(handed_over) == {}
+
+
+def test_pairs_of_a_bench_program_are_as_the_device_gave_them() -> None:
+    class Counting(BenchProgram):
+        def __init__(self) -> None:
+            self.asked: list[tuple[str, int, int, float]] = []
+
+        def times(self, exported: Any, batch: int, threads: int, seconds: float) -> Sequence[float]:
+            self.asked.append((exported, batch, threads, seconds))
+            return [1.0, 2.0, 3.0] if exported == "network" else [0.5, 0.5]
+
+    runtime = Counting()
+    two = np.zeros((2, 1))
+    series = runtime.measure(Subject("network", two), Subject("reference", two[:1]), threads=3, seconds=4.0, rounds=1)
+    assert len(series) == timing.PAIRS[0], "rounds are added until there are enough pairs"
+    assert series.network.tolist() == [1.0, 2.0] * 10
+    assert set(series.reference.tolist()) == {0.5}
+    assert runtime.asked[:2] == [("network", 2, 3, 2.0), ("reference", 1, 3, 2.0)]
+
+
+@pytest.mark.parametrize("times", [[], [0.0], [float("nan")], [-1.0]])
+def test_times_that_are_none_are_refused(times: list[float]) -> None:
+    class Mute(BenchProgram):
+        def times(self, exported: Any, batch: int, threads: int, seconds: float) -> Sequence[float]:
+            return times
+
+    subject = Subject("x", np.zeros((1, 1)))
+    with pytest.raises(UserError, match="no times above zero"):
+        Mute().measure(subject, subject, threads=1, seconds=1.0, rounds=1)
+
+
+def test_outputs_that_do_not_agree_are_refused(net: SuperNetwork, network: fx.GraphModule) -> None:
+    wrong = Wrong()
+    exported = wrong.export(network, SHAPE)
+    assert wrong.compare(exported, OnnxRuntime(), exported, runtimes.random_images(2, SHAPE)) > 0.1
+
+    class Other(Runtime):
+        load, run = wrong.load, wrong.run  # type: ignore[assignment]
+
+    with pytest.raises(UserError, match="differ from the source's"):
+        latency(net, runtime=Other()).certify(deliverable(net, network), 60.0)
+
+
+def test_what_a_users_runtime_raises_is_a_sentence(net: SuperNetwork) -> None:
+    with pytest.raises(UserError, match="raised RuntimeError: no such device; correct it"):
+        latency(net, runtime=Broken())(net.graph.full)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"runtime": "tensorrt"}, "'tensorrt' does not exist; use onnx, eager, compile, openvino"),
+        ({"runtime": "eager", "precision": "int8"}, "runs no int8"),
+        ({"precision": "fp16"}, "fp32 or int8"),
+        ({"runtime": "eager", "provider": "X"}, "ONNX Runtime only"),
+        ({"runtime": "eager", "target": "http://a:1"}, "leave out runtime=eager"),
+        ({"target": "pi:8700"}, "not an address"),
+    ],
+)
+def test_what_no_runtime_does_is_refused_at_once(net: SuperNetwork, arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        latency(net, **arguments)
+
+
+def test_a_provider_that_is_not_there_is_named(net: SuperNetwork) -> None:
+    with pytest.raises(UserError, match=r"no provider NoSuchProvider; it has .*CPUExecutionProvider"):
+        latency(net, provider="NoSuchProvider")(net.graph.full)
+
+
+def test_without_openvino_its_extra_is_named(net: SuperNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(UserError, match=r"pip install 'budgetnet\[openvino\]'"):
+        latency(net, runtime="openvino")(net.graph.full)
+
+
+OWN = "tests.costs.latency.test_runtimes:Phone"
+
+
+def test_a_runtime_by_name_is_loaded_only_where_the_user_names_it(net: SuperNetwork) -> None:
+    budget = f"latency(batch=2, runtime={OWN})<=3ms"
+    text = budget.partition("<=")[0]
+    assert own_names(budget) == {OWN}
+    found = bind(text, net, own=own_names(budget)).cost
+    assert isinstance(found, Latency)
+    assert isinstance(found.runtime, Phone)
+    assert found.runtime.name == OWN
+    with pytest.raises(UserError, match="never because a file does"):
+        bind(text, net)
+    with pytest.raises(UserError, match="derive it from"):
+        bind("latency(runtime=builtins:dict)", net, own={"builtins:dict"})
+    assert own_names("latency(target=http://pi:8700)<=3ms") == set()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meter]:
+    with meter(tmp_path_factory.mktemp("meter")) as found:
+        yield found
+
+
+def test_a_target_is_predicted_measured_and_named(
+    net: SuperNetwork, network: fx.GraphModule, running: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUDGETNET_METER_TOKEN", TOKEN)
+    cost = latency(net, target=running.url)
+    gates = torch.stack([net.graph.full.gates(), cost.smallest().gates()])
+    predicted = cost.evaluate(gates)
+    assert 0 < predicted[1] < predicted[0]
+    begin = time.monotonic()
+    evidence = cost.certify(deliverable(net, network), 60.0)
+    assert 0 < evidence.value <= evidence.upper_bound < time.monotonic() - begin
+    assert evidence.how["target"] == running.url
+    assert evidence.how["machine"]["processor"]
+    assert TOKEN not in str(evidence) + str(cost.state_dict())
+    again = latency(net, target=running.url)
+    again.load_state_dict(cost.state_dict())
+    running.stop()
+    assert again.evaluate(gates).tolist() == predicted.tolist(), "what was learnt needs no target"
