@@ -53,7 +53,7 @@ def main() -> None:
         "below_bar": curve[-1][1] < BAR,
         "curve": [[epoch, round(entropy, 5)] for epoch, entropy in curve[:: max(1, len(curve) // 100)]],
         "budgets": result.summary.to_json()["budgets"],
-        "test_accuracy": result.summary.test_accuracy,
+        "test_accuracy": result.summary.test_score,
     }
     write_result("becomes_deterministic", payload)
 

@@ -90,7 +90,7 @@ def _outcome(budgets: tuple[str, ...], seed: int) -> dict[str, Any]:
     return {
         "outcome": "met" if result.met else "missed",
         "used": [round(budget.share, 4) for budget in result.summary.budgets],
-        "test_accuracy": round(result.summary.test_accuracy or 0.0, 4),
+        "test_accuracy": round(result.summary.test_score or 0.0, 4),
     }
 
 

@@ -43,7 +43,7 @@ def pair(config: Config, folder: Path) -> dict[str, Any]:
         "training_seconds": training,
         "phases": dict(found.summary.phases),
         "training_phases": dict(trained.summary.phases),
-        "accuracies": [found.summary.test_accuracy, trained.summary.test_accuracy],
+        "accuracies": [found.summary.test_score, trained.summary.test_score],
     }
 
 

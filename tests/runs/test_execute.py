@@ -93,7 +93,7 @@ def test_a_run_loads_as_it_was(finished: Path) -> None:
     assert result.met
     inputs, targets = vectors(64, 1)
     accuracy = float((result.model(inputs).argmax(1) == targets).float().mean())
-    assert result.summary.validation_accuracy == pytest.approx(accuracy)
+    assert result.summary.validation_score == pytest.approx(accuracy)
 
 
 def test_loading_needs_a_finished_run_and_a_network_that_fits(finished: Path, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_python_takes_data_of_every_kind(tmp_path: Path, source: str) -> None:
     assert result.met
     assert not result.model.training
     assert result.model(vectors(4)[0]).shape == (4, 3)
-    assert result.summary.test_accuracy is not None
+    assert result.summary.test_score is not None
     assert set(result.summary.phases) == {"warm-up", "search", "choose", "race", "finish"}
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from budgetnet.errors import UserError
 from budgetnet.naming.values import printable
+from budgetnet.records.results import ACCURACY, Metric
 
 
 def print_json(value: Any) -> None:
@@ -62,3 +63,9 @@ def whole_numbers(text: str, what: str) -> list[int]:
     if not numbers or min(numbers) < 1:
         raise UserError(f"{what} {text!r} must be positive whole numbers; write them as 1,2,4")
     return numbers
+
+
+def named_score(metric: Metric, score: float | None) -> str:
+    """A score in a table whose rows may have different metrics: with its name, unless it is accuracy."""
+    text = metric.show(score)
+    return f"{metric.label} {text}" if text and metric.name != ACCURACY else text

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from budgetnet.cli.options import plain_table, print_json, print_table
+from budgetnet.cli.options import named_score, plain_table, print_json, print_table
 from budgetnet.cli.searching import print_summary
 from budgetnet.errors import UserError
 from budgetnet.naming.values import printable
 from budgetnet.records.folder import RunFolder, runs_in
+from budgetnet.records.results import PARTS, Metric, Summary
 from budgetnet.runs.config import of_run
 
 LONGEST_COMMAND = 2000
@@ -22,19 +23,19 @@ def runs(folder: Path, as_json: bool) -> None:
     """`budgetnet runs`: lists the runs in a folder."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; give the one that holds your runs")
-    rows = [_row(RunFolder(path)) for path in runs_in(folder)]
+    found = [RunFolder(path) for path in runs_in(folder)]
+    rows = [_row(run) for run in found]
     if as_json:
         print_json(rows)
         return
     table = plain_table("run", "space", "budgets", "state", "validation", "test", right=("validation", "test"))
-    for row in rows:
+    for run, row in zip(found, rows, strict=True):
         table.add_row(
             row["run"],
             row["space"],
             ", ".join(row["budgets"]) or row["architecture"] or "",
             row.get("problem", row["state"]),
-            _percent(row["validation_accuracy"]),
-            _percent(row["test_accuracy"]),
+            *(named_score(run.metric(), row.get(f"{part}_{run.metric().name}")) for part in PARTS),
         )
     print_table(table)
 
@@ -47,8 +48,7 @@ def _row(run: RunFolder) -> dict[str, Any]:
         "architecture": None,
         "budgets": [],
         "state": "damaged",
-        "validation_accuracy": None,
-        "test_accuracy": None,
+        **_scores(run.metric(), None),
     }
     try:
         return {**row, **_facts(run)}
@@ -64,18 +64,19 @@ def _facts(run: RunFolder) -> dict[str, Any]:
         "architecture": config.architecture,
         "budgets": list(config.budgets),
         "state": "finished" if summary else _state(run),
-        "validation_accuracy": summary.validation_accuracy if summary else None,
-        "test_accuracy": summary.test_accuracy if summary else None,
+        **_scores(run.metric(), summary),
     }
+
+
+def _scores(metric: Metric, summary: Summary | None) -> dict[str, float | None]:
+    """The scores of a run under the name of its metric."""
+    found = (summary.validation_score, summary.test_score) if summary else (None, None)
+    return {f"{part}_{metric.name}": score for part, score in zip(PARTS, found, strict=True)}
 
 
 def _state(run: RunFolder) -> str:
     records, _ = run.records()
     return f"{records[-1].phase}, epoch {records[-1].epoch}" if records else "not begun"
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.2%}"
 
 
 def show(run: Path, as_json: bool) -> None:

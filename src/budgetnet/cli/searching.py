@@ -224,13 +224,14 @@ def _report(summary: Summary, folder: Path, as_json: bool) -> int:
 
 def _scores(summary: Summary) -> str:
     known = (
-        ("validation", summary.validation_accuracy, summary.validation_mean_iou),
-        ("test", summary.test_accuracy, summary.test_mean_iou),
+        ("validation", summary.validation_score, summary.validation_mean_iou),
+        ("test", summary.test_score, summary.test_mean_iou),
     )
     return ", ".join(
-        f"{part} accuracy {accuracy:.2%}" + ("" if overlap is None else f" (mean IoU {overlap:.2%})")
-        for part, accuracy, overlap in known
-        if accuracy is not None
+        f"{part} {summary.metric.label} {summary.metric.show(score)}"
+        + ("" if overlap is None or summary.metric.name == "mean_iou" else f" (mean IoU {overlap:.2%})")
+        for part, score, overlap in known
+        if score is not None
     )
 
 

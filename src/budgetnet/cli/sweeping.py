@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from budgetnet.cli.options import plain_table, print_json, print_table
+from budgetnet.cli.options import named_score, plain_table, print_json, print_table
 from budgetnet.cli.searching import Stop, minutes
 from budgetnet.costs.units import show
 from budgetnet.errors import UserError
@@ -19,6 +19,7 @@ from budgetnet.naming import own_names
 from budgetnet.naming.values import printable
 from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder
+from budgetnet.records.results import PARTS, Metric
 from budgetnet.runs.config import from_toml
 from budgetnet.runs.sweep import (
     DaskEngine,
@@ -148,13 +149,8 @@ def _print_rows(table: Sequence[Row]) -> None:
             row["state"]
             if row["met"] is None and row["value"] is None
             else {True: "yes", False: "NO"}.get(row["met"], ""),
-            _percent(row["validation"]),
-            _percent(row["test"]),
+            *(named_score(Metric(row["metric"], format=row["format"]), row[part]) for part in PARTS),
             "yes" if row["front"] else "",
             "" if row["seconds"] is None else minutes(row["seconds"]),
         )
     print_table(shown)
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.2%}"

@@ -11,12 +11,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from budgetnet.budgets.budget import Budget
 from budgetnet.records.records import Record
+from budgetnet.records.results import Metric
 
 
 class ConsoleSink:
-    """Shows phase, epoch, loss, accuracy, cost against budget, entropy and the time left."""
+    """Shows phase, epoch, loss, metric, cost against budget, entropy and the time left."""
 
-    def __init__(self, budgets: Sequence[Budget], console: Console | None = None) -> None:
+    def __init__(self, budgets: Sequence[Budget], console: Console | None = None, metric: Metric | None = None) -> None:
+        self.metric = metric or Metric()
         self.budgets = {budget.name: budget for budget in budgets}
         self.console = console or Console(stderr=True, highlight=False)
         self.progress = Progress(
@@ -63,10 +65,11 @@ class ConsoleSink:
         parts = []
         if "loss" in values:
             parts.append(f"loss {values['loss']:.3f}")
-        if "accuracy" in values:
-            parts.append(f"accuracy {values['accuracy']:.1%}")
-        if "validation_accuracy" in values:
-            parts.append(f"validation {values['validation_accuracy']:.1%}")
+        name = self.metric.name
+        if name in values and name != "loss":
+            parts.append(f"{self.metric.label} {self.metric.show(values[name], 1)}")
+        if f"validation_{name}" in values:
+            parts.append(f"validation {self.metric.show(values[f'validation_{name}'], 1)}")
         for name, budget in self.budgets.items():
             if f"cost/{name}" in values:
                 parts.append(f"{name} {budget.show(values[f'cost/{name}'])} of {budget.show()}")

@@ -24,7 +24,7 @@ from budgetnet.naming import files
 from budgetnet.naming.files import LARGEST_BINARY, TEMPORARY, Missing, write_file
 from budgetnet.records import records
 from budgetnet.records.records import Record
-from budgetnet.records.results import Candidate, DataDescription, Origin, Summary
+from budgetnet.records.results import Candidate, DataDescription, Metric, Origin, Summary
 
 LOCK_PAUSE = 0.1
 """Seconds between two tries to take the lock."""
@@ -83,6 +83,13 @@ class RunFolder:
         """What the run was trained on, from data.json."""
         return DataDescription.from_json(self.read_json("data.json"), str(self.path / "data.json"))
 
+    def metric(self) -> Metric:
+        """What the scores of the run measure; accuracy if its description is missing or damaged."""
+        try:
+            return self.data().metric if _there(self.path / "data.json") else Metric()
+        except UserError:
+            return Metric()
+
     def origin(self) -> Origin:
         """How the run was started, from config.json."""
         return Origin.from_json(self.read_json("config.json"), str(self.path / "config.json"))
@@ -102,11 +109,11 @@ class RunFolder:
 
     def archive(self) -> tuple[list[Candidate], bool]:
         """The evaluated architectures, and whether the file is whole; a run may have none."""
-        path, found = self.path / "archive.jsonl", list[Candidate]()
+        path, found, metric = self.path / "archive.jsonl", list[Candidate](), self.metric().name
         try:
             values, whole = files.read_lines(path, follow=False)
             for number, value in enumerate(values, 1):
-                found.append(Candidate.from_json(value, f"{path}, line {number}"))
+                found.append(Candidate.from_json(value, f"{path}, line {number}", metric))
         except Missing:
             return [], True
         return found, whole

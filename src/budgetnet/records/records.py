@@ -19,8 +19,8 @@ from budgetnet.naming.values import typed
 
 KINDS = {
     "phase": "a phase begins: its `steps` and `epochs`",
-    "step": "means over the steps since the record before: `loss`, `accuracy`, `lr`, `cost/…`, `lambda/…`",
-    "epoch": "means over an epoch, with `validation_loss` and `validation_accuracy` where an architecture is fixed",
+    "step": "means over the steps since the record before: `loss`, the metric by its name, `lr`, `cost/…`, `lambda/…`",
+    "epoch": "means over an epoch, with `validation_loss` and `validation_` metric where an architecture is fixed",
     "candidate": "an architecture that was evaluated on shared weights: its validation loss and accuracy",
     "racer": "a candidate that was trained for a while by itself: its validation loss and accuracy",
     "chosen": "the architecture that is trained to the end: its costs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -17,6 +18,8 @@ Measured = Annotated[float, Range(nan=True)]
 Score = Annotated[float | None, NoneIfNotFinite()]
 """A score or a loss; None if it is not known or was not finite."""
 Positive = Annotated[float, Range(0, 1e300)]
+PARTS = ("validation", "test")
+"""Parts of the data that a summary has scores on."""
 Count = Annotated[int, Range(0, 2**63 - 1)]
 Side = Annotated[int, Range(1, LARGEST_SIDE)]
 
@@ -47,6 +50,38 @@ class BudgetResult:
         return self.value / self.maximum if self.maximum else float("inf")
 
 
+ACCURACY = "accuracy"
+"""What scores measure unless a run says otherwise; runs of older versions do not say."""
+_FORMAT = re.compile(r"\.[0-9][%efg]")
+
+
+@dataclass(frozen=True)
+class MetricDescription:
+    """What scores measure.
+
+    Attributes:
+        name: Its name; the scores of records and summaries have it in theirs.
+        higher_is_better: The direction.
+        format: How a score is shown.
+    """
+
+    name: str = ACCURACY
+    higher_is_better: bool = True
+    format: str = ".2%"
+
+    @property
+    def label(self) -> str:
+        """The name for people."""
+        return printable(self.name.replace("_", " "))
+
+    def show(self, score: float | None, digits: int | None = None) -> str:
+        """A score for people; a percentage with so many digits if they are given. Nothing if it is not known."""
+        if score is None:
+            return ""
+        known = self.format if _FORMAT.fullmatch(self.format) else ".4g"
+        return f"{score:.{digits}%}" if digits is not None and known.endswith("%") else f"{score:{known}}"
+
+
 @dataclass(frozen=True)
 class Summary:
     """The result of a finished run, as `summary.json` holds it.
@@ -58,14 +93,15 @@ class Summary:
         seed: The seed.
         architecture: The names of the edges that the network keeps.
         budgets: The budgets, in the order in which they were given.
-        validation_accuracy: The metric on all validation data.
-        test_accuracy: The metric on all test data; None if the network was not tested.
+        validation_score: The metric on all validation data.
+        test_score: The metric on all test data; None if the network was not tested.
         macs: Multiply-adds of the network for one input.
         params: Parameters of the network.
         seconds: Seconds of all phases together.
         phases: Seconds of each phase.
         validation_mean_iou: Mean intersection over union, of a segmentation only.
         test_mean_iou: The same on test data.
+        metric: What the scores measure; they are stored under its name, such as `validation_r2`.
     """
 
     run: str
@@ -74,14 +110,15 @@ class Summary:
     seed: Count
     architecture: tuple[str, ...]
     budgets: tuple[BudgetResult, ...]
-    validation_accuracy: Score
-    test_accuracy: Score
+    validation_score: Score
+    test_score: Score
     macs: Count
     params: Count
     seconds: Positive
     phases: Mapping[str, Positive]
     validation_mean_iou: Score = None
     test_mean_iou: Score = None
+    metric: MetricDescription = field(default_factory=MetricDescription)
 
     @property
     def met(self) -> bool:
@@ -94,27 +131,27 @@ class Summary:
         counts = {"macs": float(self.macs), "params": float(self.params)}
         return found[0] if found else counts.get(name)
 
-    def with_test(self, accuracy: float | None, mean_iou: float | None = None) -> Summary:
+    def with_test(self, score: float | None, mean_iou: float | None = None) -> Summary:
         """The same run with another score on test data, or with none."""
-        return dataclasses.replace(self, test_accuracy=accuracy, test_mean_iou=mean_iou)
+        return dataclasses.replace(self, test_score=score, test_mean_iou=mean_iou)
+
+    def scores(self) -> dict[str, str]:
+        """The scores that are known, for people: `{"validation": "91.30%", …}`."""
+        known = {"validation": self.validation_score, "test": self.test_score}
+        return {part: self.metric.show(score) for part, score in known.items() if score is not None}
 
     def to_json(self) -> dict[str, Any]:
         """A plain value for `summary.json`; a mean intersection over union is there only if it is known."""
         value: dict[str, Any] = plain(self)
-        return {name: item for name, item in value.items() if item is not None or not name.endswith("_mean_iou")}
+        known = {name: item for name, item in value.items() if item is not None or not name.endswith("_mean_iou")}
+        if self.metric == MetricDescription():
+            del known["metric"]
+        return {_stored_name(name, self.metric.name): item for name, item in known.items()}
 
     @staticmethod
     def from_json(value: Any, where: str) -> Summary:
         """The summary in a plain value; `where` begins the message about a field that is wrong."""
-        return typed(value, Summary, where)
-
-
-@dataclass(frozen=True)
-class MetricDescription:
-    """The name of what scores measure, and whether a higher one is better."""
-
-    name: str = "accuracy"
-    higher_is_better: bool = True
+        return typed(_with_scores(value), Summary, where)
 
 
 @dataclass(frozen=True)
@@ -188,7 +225,7 @@ class Candidate:
         epoch: The epoch of that phase.
         costs: Its cost under each budget.
         feasible: Whether it meets every budget.
-        validation_accuracy: The metric on a part of the validation data; None if it was not finite.
+        validation_score: The metric on a part of the validation data; None if it was not finite.
         validation_loss: The loss on the same.
     """
 
@@ -197,10 +234,27 @@ class Candidate:
     epoch: int
     costs: Mapping[str, float]
     feasible: bool
-    validation_accuracy: Score = None
+    validation_score: Score = None
     validation_loss: Score = None
 
     @staticmethod
-    def from_json(value: Any, where: str) -> Candidate:
-        """The candidate in a plain value."""
-        return typed(value, Candidate, where)
+    def from_json(value: Any, where: str, metric: str = ACCURACY) -> Candidate:
+        """The candidate in a plain value, whose score is stored under the name of the metric."""
+        return typed(_with_scores(value, metric), Candidate, where)
+
+
+def _stored_name(field_name: str, metric: str) -> str:
+    """`validation_score` is stored under the name of the metric."""
+    part, _, what = field_name.partition("_")
+    return f"{part}_{metric}" if part in PARTS and what == "score" else field_name
+
+
+def _with_scores(value: Any, metric: str | None = None) -> Any:
+    """A stored value with its scores under the names of the fields."""
+    if not isinstance(value, dict):
+        return value
+    about = value.get("metric")
+    said = about.get("name") if isinstance(about, dict) else None
+    name = metric or (said if isinstance(said, str) else ACCURACY)
+    scores = {f"{part}_score": value[f"{part}_{name}"] for part in PARTS if f"{part}_{name}" in value}
+    return {**value, **scores}

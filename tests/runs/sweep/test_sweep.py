@@ -132,12 +132,12 @@ class Written:
         path.mkdir(parents=True, exist_ok=True)
         value, score = self.results[path.name]
         limit = make_budget(config["budgets"][0].split("<=")[0], value, maximum=math.ceil(value))
-        RunFolder(path).write_summary(make_summary(budgets=(limit,), validation_accuracy=score))
+        RunFolder(path).write_summary(make_summary(budgets=(limit,), validation_score=score))
 
     def _test(self, path: Path) -> None:
         self.tested.append(path.name)
         summary = RunFolder(path).summary()
-        assert summary.test_accuracy is None
+        assert summary.test_score is None
         RunFolder(path).write_summary(summary.with_test(0.5))
 
 
@@ -282,7 +282,7 @@ def test_an_ending_is_told_with_the_score_of_all_validation_data(
     look = Record("epoch", "finish", 1, 4, 0.0, {"validation_accuracy": 0.25})
     (run / "records.jsonl").write_text(look.to_json() + "\n")
     if finished:
-        RunFolder(run).write_summary(make_summary(validation_accuracy=0.5))
+        RunFolder(run).write_summary(make_summary(validation_score=0.5))
     with Display(tmp_path, ["one", "two"], finished=0) as display:
         display.tell(Ending("one", "finished" if finished else "interrupted"))
     told = "1/2 one: finished, validation 50.0%" if finished else "0/2 one: interrupted, validation 25.0%"

@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 
 from budgetnet.costs.units import COUNTS, show
-from budgetnet.naming.values import printable
 from budgetnet.pictures.report.limits import Limit
-from budgetnet.pictures.report.numbers import duration, percent, quantity
+from budgetnet.pictures.report.numbers import duration, percent, quantity, score_text
 from budgetnet.records.folder import RunFiles
-from budgetnet.records.results import Summary
+from budgetnet.records.results import ACCURACY, Metric, Summary
 
 GOOD, BAD, OPEN = "good", "bad", "open"
 
@@ -75,20 +74,20 @@ def _met(limit: Limit) -> str:
 
 def _score(run: RunFiles, summary: Summary) -> str:
     known = (
-        ("test", summary.test_accuracy, summary.test_mean_iou),
-        ("validation", summary.validation_accuracy, summary.validation_mean_iou),
+        ("test", summary.test_score, summary.test_mean_iou),
+        ("validation", summary.validation_score, summary.validation_mean_iou),
     )
     for data, value, overlap in known:
         if value is not None:
             more = "" if overlap is None else f" and {percent(overlap)} mean intersection over union"
-            return f"{percent(value)} {_measure(run)}{more} on {data} data"
+            return f"{score_text(summary.metric, value)} {_measure(run)}{more} on {data} data"
     return ""
 
 
 def _measure(run: RunFiles) -> str:
-    if run.data is None:
-        return "accuracy"
-    return "pixel accuracy" if run.data.task == "segmentation" else printable(run.data.metric.name)
+    metric = run.data.metric if run.data else Metric()
+    pixels = run.data is not None and run.data.task == "segmentation" and metric.name == ACCURACY
+    return f"pixel {metric.label}" if pixels else metric.label
 
 
 def _state(run: RunFiles, limits: list[Limit]) -> str:
@@ -133,11 +132,12 @@ def _result_tiles(run: RunFiles) -> list[Tile]:
     if summary is None:
         return []
     tiles: list[Tile] = []
-    test, validation = summary.test_accuracy, summary.validation_accuracy
+    test, validation = summary.test_score, summary.validation_score
     if test is not None:
-        tiles.append(Tile(f"test {_measure(run)}", percent(test), f"validation {percent(validation)}"))
+        held = f"validation {score_text(summary.metric, validation)}"
+        tiles.append(Tile(f"test {_measure(run)}", score_text(summary.metric, test), held))
     elif validation is not None:
-        tiles.append(Tile(f"validation {_measure(run)}", percent(validation)))
+        tiles.append(Tile(f"validation {_measure(run)}", score_text(summary.metric, validation)))
     test, validation = summary.test_mean_iou, summary.validation_mean_iou
     if test is not None:
         tiles.append(Tile("test mean IoU", percent(test), f"validation {percent(validation)}"))

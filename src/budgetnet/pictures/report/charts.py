@@ -13,6 +13,7 @@ from budgetnet.pictures.draw.output import vl_convert
 from budgetnet.pictures.draw.theme import DARK, FONT, LIGHT, Theme
 from budgetnet.pictures.report.numbers import quantity
 from budgetnet.pictures.report.series import Row
+from budgetnet.records.results import Metric
 
 Spec = dict[str, Any]
 
@@ -116,22 +117,23 @@ def _phase_marks(phases: list[Row]) -> list[Any]:
 
 
 def plane(
-    points: list[Row], front: list[Row], marks: list[Row], cost: str, unit: str, score: str, tested: bool = False
+    points: list[Row], front: list[Row], marks: list[Row], cost: str, unit: str, metric: Metric, tested: bool = False
 ) -> Spec:
-    """Accuracy against cost. `points` have cost, score, kind and name; `marks` are named costs (budget, networks).
+    """Validation scores against cost. `points` have cost, score, kind and name; `marks` are named costs.
 
     With `tested`, the score on test data, a text under `test`, is told beside that of a point.
     """
     alt = altair()
     x = alt.X("cost:Q", title=cost, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format="~s", tickCount=7))
-    y = alt.Y("score:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format="~%", tickCount=6))
+    axis, tip = ("~%", ".2%") if metric.format.endswith("%") else ("~g", ".4g")
+    y = alt.Y("score:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format=axis, tickCount=6))
     kinds = list(dict.fromkeys(row["kind"] for row in points))
     shapes = ["diamond", "circle", "triangle-up", "square", "cross"]
     tips = [
         alt.Tooltip("name:N", title="network"),
         alt.Tooltip("kind:N", title="what"),
         alt.Tooltip("shown:N", title=cost),
-        alt.Tooltip("score:Q", format=".2%", title=score),
+        alt.Tooltip("score:Q", format=tip, title=f"validation {metric.label}"),
         *([alt.Tooltip("test:N", title="on test data")] if tested else []),
     ]
     for row in points:

@@ -8,22 +8,25 @@ from dataclasses import dataclass
 from budgetnet.pictures.report.charts import Chart, lines
 from budgetnet.pictures.report.limits import Limit
 from budgetnet.pictures.report.series import Row, Timeline
+from budgetnet.records.results import Metric
 
 
-def dynamics(time: Timeline, limits: list[Limit]) -> list[Chart]:
+def dynamics(time: Timeline, limits: list[Limit], metric: Metric) -> list[Chart]:
     """The charts for which a run has numbers."""
     panel = _Panel(time)
-    return [chart for chart in (*_learning(panel), *_distribution(panel, limits)) if chart]
+    return [chart for chart in (*_learning(panel, metric), *_distribution(panel, limits)) if chart]
 
 
-def _learning(panel: _Panel) -> Iterator[Chart | None]:
+def _learning(panel: _Panel, metric: Metric) -> Iterator[Chart | None]:
     behind = [] if panel.time.short else panel.time.rows("step", [("loss", "single steps")])
     caption = "On training batches, and on data that no weight has seen."
     caption += " The faint line is single steps." if behind else ""
     yield panel.chart("Loss", caption, [("loss", "training"), ("validation_loss", "validation")], behind=behind)
-    pairs = [("accuracy", "training"), ("validation_accuracy", "validation")]
-    caption = "On training batches, and on data that no weight has seen."
-    yield panel.chart("Accuracy", caption, pairs, "~%", from_zero=False)
+    if metric.name != "loss":
+        pairs = [(metric.name, "training"), (f"validation_{metric.name}", "validation")]
+        caption = "On training batches, and on data that no weight has seen."
+        shown = "~%" if metric.format.endswith("%") else "~g"
+        yield panel.chart(metric.label[:1].upper() + metric.label[1:], caption, pairs, shown, from_zero=False)
     pairs = [("lr", "weights"), ("policy_lr", "edge distribution")]
     yield panel.chart("Learning rate", "Of the weights and of the edge distribution.", pairs)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from budgetnet.costs.units import COUNTS, show
+from budgetnet.records.results import Metric
 
 
 def number(value: Any) -> float | None:
@@ -30,6 +31,11 @@ def quantity(value: float, unit: str) -> str:
 def percent(value: float | None) -> str:
     """`91.3 %`, or a dash."""
     return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def score_text(metric: Metric, score: float | None) -> str:
+    """A score as its metric shows it, or a dash."""
+    return percent(score) if metric.format.endswith("%") else metric.show(score) or "–"
 
 
 def duration(seconds: float | None) -> str:

@@ -9,10 +9,10 @@ from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.pareto import front
 from budgetnet.pictures.report.charts import Chart, plane
 from budgetnet.pictures.report.limits import Limit
-from budgetnet.pictures.report.numbers import number, percent, quantity
+from budgetnet.pictures.report.numbers import number, quantity, score_text
 from budgetnet.pictures.report.series import Row, thin
 from budgetnet.records.folder import RunFiles
-from budgetnet.records.results import Candidate
+from budgetnet.records.results import Candidate, Metric
 
 MOST_CANDIDATES = 400
 
@@ -21,8 +21,9 @@ def archive_planes(
     run: RunFiles, limits: Sequence[Limit], net: SuperNetwork | None, meters: Mapping[str, Meter]
 ) -> Iterator[Chart]:
     """A plane for each budget: what the search saw on shared weights, and the network that it finished."""
+    metric = run.data.metric if run.data else Metric()
     for limit in limits:
-        points, edge = _candidates(run.archive, limit.cost)
+        points, edge = _candidates(run.archive, limit.cost, metric)
         result = _result(run, limit)
         if not points and not result:
             continue
@@ -35,21 +36,24 @@ def archive_planes(
             "Each point is an architecture that the search evaluated on shared weights; the line is their front. "
             "The finished network was trained further, so it stands higher."
         )
-        spec = plane(
-            result + points, edge, _near(marks, result + points), limit.cost, limit.unit, "validation accuracy"
-        )
-        yield Chart(f"Accuracy against {limit.cost}", caption, spec, wide=True)
+        spec = plane(result + points, edge, _near(marks, result + points), limit.cost, limit.unit, metric)
+        yield Chart(f"{_title(metric)} against {limit.cost}", caption, spec, wide=True)
 
 
-def _candidates(archive: Sequence[Candidate], cost: str) -> tuple[list[Row], list[Row]]:
+def _title(metric: Metric) -> str:
+    return metric.label[:1].upper() + metric.label[1:]
+
+
+def _candidates(archive: Sequence[Candidate], cost: str, metric: Metric) -> tuple[list[Row], list[Row]]:
     rows: list[Row] = []
     for entry in archive:
-        price, score = entry.costs.get(cost), entry.validation_accuracy
+        price, score = entry.costs.get(cost), entry.validation_score
         if price is not None and score is not None:
             name = f"{entry.phase} {entry.epoch}"
             kind = "within every budget" if entry.feasible else "over a budget"
             rows.append({"cost": price, "score": score, "kind": kind, "name": name, "weight": 28, "strength": 0.5})
-    best = front([(row["cost"], row["score"]) for row in rows])
+    sign = 1.0 if metric.higher_is_better else -1.0
+    best = front([(row["cost"], sign * row["score"]) for row in rows])
     edge = [{"cost": rows[i]["cost"], "score": rows[i]["score"]} for i in best]
     keep = {id(rows[i]) for i in best}
     others = thin([row for row in rows if id(row) not in keep], MOST_CANDIDATES)
@@ -57,7 +61,7 @@ def _candidates(archive: Sequence[Candidate], cost: str) -> tuple[list[Row], lis
 
 
 def _result(run: RunFiles, limit: Limit) -> list[Row]:
-    score = run.summary.validation_accuracy if run.summary else None
+    score = run.summary.validation_score if run.summary else None
     if limit.value is None or score is None:
         return []
     name = "the finished network"
@@ -97,15 +101,16 @@ def runs_planes(runs: Sequence[RunFiles], names: Sequence[str], cost: str, unit:
         line = [{"cost": row["cost"], "score": row["score"]} for row in edge]
         caption = "Every finished run; the line is the Pareto front of the validation scores."
         where = f" on {data}" if len(groups) > 1 else ""
-        spec = plane(rows, line, [], cost, unit, f"validation {metric}", tested=True)
-        yield Chart(f"{metric.capitalize()} against {cost}{where}", caption, spec, wide=True)
+        about = next((run.data.metric for run in runs if run.data and run.data.metric.name == metric), Metric())
+        spec = plane(rows, line, [], cost, unit, about, tested=True)
+        yield Chart(f"{_title(about)} against {cost}{where}", caption, spec, wide=True)
 
 
 def judged_on(run: RunFiles) -> tuple[str, str]:
     """The data and the metric of a run's scores; only scores with the same ones can be compared."""
     written = run.settings.get("data")
     data = run.data.name if run.data else written if isinstance(written, str) else ""
-    return data, run.data.metric.name if run.data else "accuracy"
+    return data, run.data.metric.name if run.data else Metric().name
 
 
 def lower_is_better(runs: Sequence[RunFiles], judged: tuple[str, str]) -> bool:
@@ -116,8 +121,8 @@ def lower_is_better(runs: Sequence[RunFiles], judged: tuple[str, str]) -> bool:
 def _finished(run: RunFiles, name: str, cost: str) -> Row | None:
     summary = run.summary
     price = number(summary.cost(cost)) if summary else None
-    if summary is None or price is None or summary.validation_accuracy is None:
+    if summary is None or price is None or summary.validation_score is None:
         return None
     kind = "found by search" if run.searched else "baseline"
-    row = {"cost": price, "score": summary.validation_accuracy, "kind": kind, "name": name}
-    return {**row, "weight": 130, "strength": 1, "test": percent(summary.test_accuracy)}
+    row = {"cost": price, "score": summary.validation_score, "kind": kind, "name": name}
+    return {**row, "weight": 130, "strength": 1, "test": score_text(summary.metric, summary.test_score)}

@@ -17,10 +17,11 @@ from budgetnet.pictures.report.dynamics import dynamics
 from budgetnet.pictures.report.gallery import Gallery, gallery
 from budgetnet.pictures.report.limits import Limit, limits, meters
 from budgetnet.pictures.report.networks import Networks
-from budgetnet.pictures.report.numbers import percent
+from budgetnet.pictures.report.numbers import score_text
 from budgetnet.pictures.report.planes import archive_planes, runs_planes
 from budgetnet.pictures.report.series import timeline
 from budgetnet.records.folder import RunFiles
+from budgetnet.records.results import Metric
 
 MOST_FRAMES = 300
 """Positions of all sliders of a page together: their probabilities are its largest part after the chart library."""
@@ -131,7 +132,7 @@ def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int
         body,
         undrawn,
         _place(f"{id}-plane", archive_planes(run, found, net, costs)),
-        _place(f"{id}-dynamics", dynamics(time, found)),
+        _place(f"{id}-dynamics", dynamics(time, found, run.data.metric if run.data else Metric())),
         _place(f"{id}-parts", breakdown_charts(kept, costs) if kept else []),
         list(breakdowns(kept, costs, body.probabilities if body else None)) if kept else [],
         [(str(key), _text(value)) for key, value in run.settings.items() if value not in (None, [])],
@@ -187,7 +188,7 @@ def _line(run: RunFiles, view: RunView, cost: str, unit: str) -> Line:
         view.answer.mood,
         ", ".join(map(str, asked)) if isinstance(asked, list) else "",
         "–" if price is None else show(price, unit),
-        percent(summary.validation_accuracy if summary else None),
-        percent(summary.test_accuracy if summary else None),
+        score_text(summary.metric, summary.validation_score) if summary else "–",
+        score_text(summary.metric, summary.test_score) if summary else "–",
         show(summary.params, "params") if summary else "–",
     )

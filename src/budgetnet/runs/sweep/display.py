@@ -21,6 +21,7 @@ from budgetnet.naming.values import printable
 from budgetnet.pictures.report.numbers import number
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.records import Record
+from budgetnet.records.results import Metric
 from budgetnet.runs.sweep.engine import FINISHED, Ending
 
 REFRESH = 2.0
@@ -42,6 +43,7 @@ class Follower:
         self._total = 0.0
         self.last: Record | None = None
         self.validation: float | None = None
+        self.metric = Metric()
 
     @property
     def share(self) -> float:
@@ -70,8 +72,9 @@ class Follower:
             return
         self.last = record
         if record.kind == "phase":
+            self.metric = RunFolder(self._path.parent).metric()
             self._total = number(record.values.get("steps")) or 0.0
-        found = number(record.values.get("validation_accuracy"))
+        found = number(record.values.get(f"validation_{self.metric.name}"))
         self.validation = self.validation if found is None else found
 
     def active(self) -> bool:
@@ -110,8 +113,8 @@ class Display:
         # The records have looks at a part of the validation data; the summary has all of it.
         found = follower.validation
         with suppress(UserError):  # a run without a summary has the score of its records
-            found = folder.summary().validation_accuracy
-        score = "" if found is None else f", validation {found:.1%}"
+            found = folder.summary().validation_score
+        score = "" if found is None else f", validation {follower.metric.show(found, 1)}"
         what = printable(ending.message or f"{ending.state}{score}", LONGEST)
         self._console.print(f"{self._done}/{self._total} {ending.name}: {what}", markup=False, soft_wrap=True)
 
@@ -123,7 +126,7 @@ class Display:
             if follower.active():
                 running.append((name, follower))
         for name, follower in running[:SHOWN]:
-            score = "" if follower.validation is None else f"validation {follower.validation:.1%}"
+            score = "" if follower.validation is None else f"validation {follower.metric.show(follower.validation, 1)}"
             phase = follower.last.phase if follower.last else ""
             state = Text(f"{printable(phase, 24)} {follower.share:.0%}")
             table.add_row(Text(name), ProgressBar(1.0, follower.share, width=16), state, score)

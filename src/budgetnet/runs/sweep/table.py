@@ -87,8 +87,9 @@ def _row(name: str, config: Config, folder: RunFolder) -> Row:
         "params": summary.params if summary else None,
         "metric": metric.name,
         "higher_is_better": metric.higher_is_better,
-        "validation": summary.validation_accuracy if summary else None,
-        "test": summary.test_accuracy if summary else None,
+        "format": metric.format,
+        "validation": summary.validation_score if summary else None,
+        "test": summary.test_score if summary else None,
         "seconds": summary.seconds if summary else None,
     }
 
