@@ -62,7 +62,7 @@ def scores(runner: Runner, architecture: Architecture) -> dict[str, float]:
     found = {}
     for when in ("before", "after"):
         if when == "after":
-            recalibrate(model, trainer.train)
+            recalibrate(model, trainer.task, trainer.train)
         for what, count in (("settle", runner.state.archive.examples), ("all", None)):
             found[f"{what}_{when}"], _ = evaluate(model, trainer.task, trainer.validation.evaluation(count))
     return found

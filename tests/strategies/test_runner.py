@@ -299,7 +299,7 @@ def test_recalibration_gives_the_statistics_of_the_batches_and_leaves_the_weight
     norm = nn.BatchNorm1d(6)
     runner = make_runner()
     weights = norm.weight.detach().clone()
-    recalibrate(norm, runner.trainer.train, batches=2)
+    recalibrate(norm, Task(), runner.trainer.train, batches=2)
     batches = [inputs for inputs, _ in runner.trainer.train.training(0)][:2]
     assert torch.allclose(norm.running_mean, torch.stack([b.mean(0) for b in batches]).mean(0), atol=1e-6)
     assert torch.equal(norm.weight, weights)

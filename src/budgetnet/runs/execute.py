@@ -163,14 +163,14 @@ def _runner(job: Job, folder: RunFolder, checked: Checked, options: Options) -> 
         number = next(numbers)
         writer.save(number, {**values, "records": lines.position, "number": number, "fingerprint": marks})
 
-    sinks: list[Sink] = [lines, *options.sinks, *([] if options.quiet else [ConsoleSink(job.budgets)])]
+    sinks: list[Sink] = [lines, *options.sinks, *([] if options.quiet else [ConsoleSink(job.budgets, metric=job.data.metric)])]
     with Fan(sinks) as trainer.sink, checkpoint.Writer(folder.checkpoints) as writer:
         trainer.save = save
         try:
             yield restored.runner
         finally:
             if folder.exists:
-                _write_archive(folder, restored.runner.state.archive.entries)
+                _write_archive(folder, restored.runner.state.archive.entries, job.task.metric.name)
 
 
 def _check_presence(folder: RunFolder) -> None:
@@ -179,14 +179,14 @@ def _check_presence(folder: RunFolder) -> None:
         raise UserError(f"{folder.path} was deleted or emptied while the run was at work; start the run again")
 
 
-def _write_archive(folder: RunFolder, archive: Sequence[Evaluated]) -> None:
+def _write_archive(folder: RunFolder, archive: Sequence[Evaluated], metric: str) -> None:
     lines = [
         json.dumps(
             {
                 "kept": np.packbits(entry.gates.numpy()).tobytes().hex(),
                 "phase": entry.phase,
                 "epoch": entry.epoch,
-                **finite({"validation_accuracy": entry.metric, "validation_loss": entry.loss}),
+                **finite({f"validation_{metric}": entry.metric, "validation_loss": entry.loss}),
                 "costs": dict(entry.costs),
                 "feasible": entry.feasible,
             }
@@ -240,6 +240,7 @@ def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: Certific
         validation_mean_iou=validation.mean_iou,
         test_score=test.metric if test else None,
         test_mean_iou=test.mean_iou if test else None,
+        metric=job.data.metric,
         macs=round(macs(job.net)(outcome.architecture)),
         params=round(params(job.net)(outcome.architecture)),
         seconds=sum(outcome.seconds.values()),
@@ -354,8 +355,7 @@ def search(
     task = Task.of(loss, metric)
     for feed in feeds:
         check_examples(net, feed, classes=net.shapes.output[0] if task.loss is cross_entropy else None)
-    judged = MetricDescription(task.metric.name, task.metric.higher_is_better)
-    about = DataDescription(OWN, OWN, (), tuple(net.input_shape), "none", judged)
+    about = DataDescription(OWN, OWN, (), tuple(net.input_shape), "none", task.metric.about)
     parsed = parse_all(budgets, net, example=next(feeds[1].evaluation())[0])
     job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about, device=device)
     return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))

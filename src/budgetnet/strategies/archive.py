@@ -44,12 +44,16 @@ class Archive:
     def score(self, gates: Tensor, phase: str, epoch: int) -> Evaluated:
         """An entry for an architecture with the weights of the super network and batch-norm statistics of its own."""
         model = extract(self.net, self.net.graph.architecture(gates))
-        recalibrate(model, self.train)
+        recalibrate(model, self.task, self.train)
         loss, metric = evaluate(model, self.task, self.validation.evaluation(self.examples))
         costs = {budget.name: float(budget.meter.evaluate(gates[None])[0]) for budget in self.budgets}
         feasible = bool(within_all(self.budgets, gates[None])[0]) if self.budgets else True
         self.entries.append(Evaluated(gates, phase, epoch, loss, metric, costs, feasible))
         return self.entries[-1]
+
+    def scores(self, entry: Evaluated) -> dict[str, float]:
+        """The scores of an entry for the records, the metric by its name."""
+        return {f"validation_{self.task.metric.name}": entry.metric, "validation_loss": entry.loss}
 
     def best(self, count: int) -> list[Tensor]:
         """The best architectures within the budgets."""

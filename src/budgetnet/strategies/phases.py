@@ -136,7 +136,7 @@ class Search:
         distribution, graph = state.searching.distribution, state.net.graph
         gates = graph.live(distribution.mode().gates()[None])[0]
         entry = state.archive.score(gates, self.name, state.fit.step // trainer.train.steps)
-        seen: dict[str, Any] = {"validation_loss": entry.loss, "validation_accuracy": entry.metric}
+        seen: dict[str, Any] = {**state.archive.scores(entry)}
         seen |= {f"mode_cost/{name}": value for name, value in entry.costs.items()}
         for budget in state.budgets:
             if budget.meter.cost.measured:
@@ -248,7 +248,7 @@ class _Scorer:
         with self.trainer.watch.part("evaluation"):
             entry = self.state.archive.score(gates, self.phase, self.count // self.trainer.train.steps)
         self.count += 1
-        seen = {"validation_loss": entry.loss, "validation_accuracy": entry.metric}
+        seen = self.state.archive.scores(entry)
         self.trainer.record("candidate", self.phase, self.count, seen, epoch=0)
         if self.trainer.should_stop():
             raise Interrupted  # the checkpoint of the phase before is the one to go on from

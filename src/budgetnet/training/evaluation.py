@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from budgetnet.data.feeds import Batch, Feed
-from budgetnet.network.supernet import call
 from budgetnet.training.tasks import Score, Task
 
 RECALIBRATION_BATCHES = 3
@@ -20,7 +19,7 @@ EVIDENCE_BATCHES = 4
 """Validation batches that stand for the data where a cost depends on its input."""
 
 
-def recalibrate(model: nn.Module, train: Feed, batches: int = RECALIBRATION_BATCHES) -> None:
+def recalibrate(model: nn.Module, task: Task, train: Feed, batches: int = RECALIBRATION_BATCHES) -> None:
     """Batch-norm statistics of this network's own, from a few training batches; θ stays as it is."""
     norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
     momenta = [norm.momentum for norm in norms]
@@ -32,7 +31,7 @@ def recalibrate(model: nn.Module, train: Feed, batches: int = RECALIBRATION_BATC
     model.train()
     with torch.no_grad():
         for (inputs, _), _ in zip(train.training(0), range(batches), strict=False):
-            call(model, inputs)
+            task.outputs(model, inputs)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
 

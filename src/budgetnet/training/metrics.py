@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from budgetnet.data.split import IGNORE
 from budgetnet.errors import UserError
+from budgetnet.records import results
 
 Measure = Callable[[Any, Any], Tensor]
 """Outputs and targets to a value per example, or to one value for all of them."""
@@ -35,6 +36,11 @@ class Metric:
     higher_is_better: bool = True
     format: str = ".4g"
     finish: Callable[[Tensor], float] | None = None
+
+    @property
+    def about(self) -> results.Metric:
+        """What summaries say of it."""
+        return results.Metric(self.name, self.higher_is_better, self.format)
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -249,7 +249,7 @@ class Trainer:
             raise self._fault(f"the loss is {value}", course, fit)
         self._descend(fit.optimizer, loss, rate)
         metric = self.task.mean_metric(forward.outputs.detach(), batch[1])
-        values = {"loss": value, "accuracy": metric, "lr": rate}
+        values = {self.task.metric.name: metric, "loss": value, "lr": rate}
         return {**values, **course.step.update(self, forward, batch, progress)}
 
     @timed("optimizer")
@@ -288,7 +288,7 @@ class Trainer:
         loss, metric = evaluate(fit.module, self.task, self.validation.evaluation(LOOK_EXAMPLES))
         if math.isinf(loss):
             raise self._fault("the validation loss is not finite", course, fit)
-        return {"validation_loss": loss, "validation_accuracy": metric}
+        return {f"validation_{self.task.metric.name}": metric, "validation_loss": loss}
 
     def elapsed(self) -> float:
         """Seconds of work since the beginning of the run, those before a resume included."""
