@@ -163,7 +163,8 @@ def _runner(job: Job, folder: RunFolder, checked: Checked, options: Options) -> 
         number = next(numbers)
         writer.save(number, {**values, "records": lines.position, "number": number, "fingerprint": marks})
 
-    sinks: list[Sink] = [lines, *options.sinks, *([] if options.quiet else [ConsoleSink(job.budgets, metric=job.data.metric)])]
+    console = [] if options.quiet else [ConsoleSink(job.budgets, metric=job.data.metric)]
+    sinks: list[Sink] = [lines, *options.sinks, *console]
     with Fan(sinks) as trainer.sink, checkpoint.Writer(folder.checkpoints) as writer:
         trainer.save = save
         try:
