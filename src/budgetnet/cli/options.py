@@ -12,7 +12,7 @@ from rich.text import Text
 
 from budgetnet.errors import UserError
 from budgetnet.naming.values import printable
-from budgetnet.records.results import ACCURACY, Metric
+from budgetnet.records.results import ACCURACY, MetricDescription
 
 
 def print_json(value: Any) -> None:
@@ -65,7 +65,7 @@ def whole_numbers(text: str, what: str) -> list[int]:
     return numbers
 
 
-def named_score(metric: Metric, score: float | None) -> str:
+def named_score(metric: MetricDescription, score: float | None) -> str:
     """A score in a table whose rows may have different metrics: with its name, unless it is accuracy."""
     text = metric.show(score)
     return f"{metric.label} {text}" if text and metric.name != ACCURACY else text

@@ -12,7 +12,7 @@ from budgetnet.cli.searching import print_summary
 from budgetnet.errors import UserError
 from budgetnet.naming.values import printable
 from budgetnet.records.folder import RunFolder, runs_in
-from budgetnet.records.results import PARTS, Metric, Summary
+from budgetnet.records.results import PARTS, MetricDescription, Summary
 from budgetnet.runs.config import of_run
 
 LONGEST_COMMAND = 2000
@@ -68,7 +68,7 @@ def _facts(run: RunFolder) -> dict[str, Any]:
     }
 
 
-def _scores(metric: Metric, summary: Summary | None) -> dict[str, float | None]:
+def _scores(metric: MetricDescription, summary: Summary | None) -> dict[str, float | None]:
     """The scores of a run under the name of its metric."""
     found = (summary.validation_score, summary.test_score) if summary else (None, None)
     return {f"{part}_{metric.name}": score for part, score in zip(PARTS, found, strict=True)}

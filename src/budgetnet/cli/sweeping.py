@@ -19,7 +19,7 @@ from budgetnet.naming import own_names
 from budgetnet.naming.values import printable
 from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder
-from budgetnet.records.results import PARTS, Metric
+from budgetnet.records.results import PARTS, MetricDescription
 from budgetnet.runs.config import from_toml
 from budgetnet.runs.sweep import (
     DaskEngine,
@@ -149,7 +149,7 @@ def _print_rows(table: Sequence[Row]) -> None:
             row["state"]
             if row["met"] is None and row["value"] is None
             else {True: "yes", False: "NO"}.get(row["met"], ""),
-            *(named_score(Metric(row["metric"], format=row["format"]), row[part]) for part in PARTS),
+            *(named_score(MetricDescription(row["metric"], format=row["format"]), row[part]) for part in PARTS),
             "yes" if row["front"] else "",
             "" if row["seconds"] is None else minutes(row["seconds"]),
         )

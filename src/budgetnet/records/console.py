@@ -11,14 +11,16 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from budgetnet.budgets.budget import Budget
 from budgetnet.records.records import Record
-from budgetnet.records.results import Metric
+from budgetnet.records.results import MetricDescription
 
 
 class ConsoleSink:
     """Shows phase, epoch, loss, metric, cost against budget, entropy and the time left."""
 
-    def __init__(self, budgets: Sequence[Budget], console: Console | None = None, metric: Metric | None = None) -> None:
-        self.metric = metric or Metric()
+    def __init__(
+        self, budgets: Sequence[Budget], console: Console | None = None, metric: MetricDescription | None = None
+    ) -> None:
+        self.metric = metric or MetricDescription()
         self.budgets = {budget.name: budget for budget in budgets}
         self.console = console or Console(stderr=True, highlight=False)
         self.progress = Progress(

@@ -24,7 +24,7 @@ from budgetnet.naming import files
 from budgetnet.naming.files import LARGEST_BINARY, TEMPORARY, Missing, write_file
 from budgetnet.records import records
 from budgetnet.records.records import Record
-from budgetnet.records.results import Candidate, DataDescription, Metric, Origin, Summary
+from budgetnet.records.results import Candidate, DataDescription, MetricDescription, Origin, Summary
 
 LOCK_PAUSE = 0.1
 """Seconds between two tries to take the lock."""
@@ -83,12 +83,12 @@ class RunFolder:
         """What the run was trained on, from data.json."""
         return DataDescription.from_json(self.read_json("data.json"), str(self.path / "data.json"))
 
-    def metric(self) -> Metric:
+    def metric(self) -> MetricDescription:
         """What the scores of the run measure; accuracy if its description is missing or damaged."""
         try:
-            return self.data().metric if _there(self.path / "data.json") else Metric()
+            return self.data().metric if _there(self.path / "data.json") else MetricDescription()
         except UserError:
-            return Metric()
+            return MetricDescription()
 
     def origin(self) -> Origin:
         """How the run was started, from config.json."""

@@ -33,7 +33,7 @@ from budgetnet.records.console import ConsoleSink, working
 from budgetnet.records.environment import environment, machine, versions
 from budgetnet.records.folder import RunFolder, new_folder
 from budgetnet.records.records import Fan, JsonLines, Sink, finite
-from budgetnet.records.results import BudgetResult, DataDescription, MetricDescription, Origin, Summary
+from budgetnet.records.results import BudgetResult, DataDescription, Origin, Summary
 from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.runs.config import Config, from_mapping
 from budgetnet.runs.job import Checked, Job, check_examples, check_job, make_runner, make_trainer, prepare

@@ -38,9 +38,9 @@ class Metric:
     finish: Callable[[Tensor], float] | None = None
 
     @property
-    def about(self) -> results.Metric:
+    def about(self) -> results.MetricDescription:
         """What summaries say of it."""
-        return results.Metric(self.name, self.higher_is_better, self.format)
+        return results.MetricDescription(self.name, self.higher_is_better, self.format)
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from budgetnet.costs.units import COUNTS, show
 from budgetnet.pictures.report.limits import Limit
 from budgetnet.pictures.report.numbers import duration, percent, quantity, score_text
 from budgetnet.records.folder import RunFiles
-from budgetnet.records.results import ACCURACY, Metric, Summary
+from budgetnet.records.results import ACCURACY, MetricDescription, Summary
 
 GOOD, BAD, OPEN = "good", "bad", "open"
 
@@ -85,7 +85,7 @@ def _score(run: RunFiles, summary: Summary) -> str:
 
 
 def _measure(run: RunFiles) -> str:
-    metric = run.data.metric if run.data else Metric()
+    metric = run.data.metric if run.data else MetricDescription()
     pixels = run.data is not None and run.data.task == "segmentation" and metric.name == ACCURACY
     return f"pixel {metric.label}" if pixels else metric.label
 

@@ -13,7 +13,7 @@ from budgetnet.pictures.draw.output import vl_convert
 from budgetnet.pictures.draw.theme import DARK, FONT, LIGHT, Theme
 from budgetnet.pictures.report.numbers import quantity
 from budgetnet.pictures.report.series import Row
-from budgetnet.records.results import Metric
+from budgetnet.records.results import MetricDescription
 
 Spec = dict[str, Any]
 
@@ -117,7 +117,13 @@ def _phase_marks(phases: list[Row]) -> list[Any]:
 
 
 def plane(
-    points: list[Row], front: list[Row], marks: list[Row], cost: str, unit: str, metric: Metric, tested: bool = False
+    points: list[Row],
+    front: list[Row],
+    marks: list[Row],
+    cost: str,
+    unit: str,
+    metric: MetricDescription,
+    tested: bool = False,
 ) -> Spec:
     """Validation scores against cost. `points` have cost, score, kind and name; `marks` are named costs.
 

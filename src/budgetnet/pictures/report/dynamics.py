@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from budgetnet.pictures.report.charts import Chart, lines
 from budgetnet.pictures.report.limits import Limit
 from budgetnet.pictures.report.series import Row, Timeline
-from budgetnet.records.results import Metric
+from budgetnet.records.results import MetricDescription
 
 
-def dynamics(time: Timeline, limits: list[Limit], metric: Metric) -> list[Chart]:
+def dynamics(time: Timeline, limits: list[Limit], metric: MetricDescription) -> list[Chart]:
     """The charts for which a run has numbers."""
     panel = _Panel(time)
     return [chart for chart in (*_learning(panel, metric), *_distribution(panel, limits)) if chart]
 
 
-def _learning(panel: _Panel, metric: Metric) -> Iterator[Chart | None]:
+def _learning(panel: _Panel, metric: MetricDescription) -> Iterator[Chart | None]:
     behind = [] if panel.time.short else panel.time.rows("step", [("loss", "single steps")])
     caption = "On training batches, and on data that no weight has seen."
     caption += " The faint line is single steps." if behind else ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from budgetnet.costs.units import COUNTS, show
-from budgetnet.records.results import Metric
+from budgetnet.records.results import MetricDescription
 
 
 def number(value: Any) -> float | None:
@@ -33,7 +33,7 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f} %"
 
 
-def score_text(metric: Metric, score: float | None) -> str:
+def score_text(metric: MetricDescription, score: float | None) -> str:
     """A score as its metric shows it, or a dash."""
     return percent(score) if metric.format.endswith("%") else metric.show(score) or "–"
 

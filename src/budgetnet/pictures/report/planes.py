@@ -12,7 +12,7 @@ from budgetnet.pictures.report.limits import Limit
 from budgetnet.pictures.report.numbers import number, quantity, score_text
 from budgetnet.pictures.report.series import Row, thin
 from budgetnet.records.folder import RunFiles
-from budgetnet.records.results import Candidate, Metric
+from budgetnet.records.results import Candidate, MetricDescription
 
 MOST_CANDIDATES = 400
 
@@ -21,7 +21,7 @@ def archive_planes(
     run: RunFiles, limits: Sequence[Limit], net: SuperNetwork | None, meters: Mapping[str, Meter]
 ) -> Iterator[Chart]:
     """A plane for each budget: what the search saw on shared weights, and the network that it finished."""
-    metric = run.data.metric if run.data else Metric()
+    metric = run.data.metric if run.data else MetricDescription()
     for limit in limits:
         points, edge = _candidates(run.archive, limit.cost, metric)
         result = _result(run, limit)
@@ -40,11 +40,11 @@ def archive_planes(
         yield Chart(f"{_title(metric)} against {limit.cost}", caption, spec, wide=True)
 
 
-def _title(metric: Metric) -> str:
+def _title(metric: MetricDescription) -> str:
     return metric.label[:1].upper() + metric.label[1:]
 
 
-def _candidates(archive: Sequence[Candidate], cost: str, metric: Metric) -> tuple[list[Row], list[Row]]:
+def _candidates(archive: Sequence[Candidate], cost: str, metric: MetricDescription) -> tuple[list[Row], list[Row]]:
     rows: list[Row] = []
     for entry in archive:
         price, score = entry.costs.get(cost), entry.validation_score
@@ -101,7 +101,9 @@ def runs_planes(runs: Sequence[RunFiles], names: Sequence[str], cost: str, unit:
         line = [{"cost": row["cost"], "score": row["score"]} for row in edge]
         caption = "Every finished run; the line is the Pareto front of the validation scores."
         where = f" on {data}" if len(groups) > 1 else ""
-        about = next((run.data.metric for run in runs if run.data and run.data.metric.name == metric), Metric())
+        about = next(
+            (run.data.metric for run in runs if run.data and run.data.metric.name == metric), MetricDescription()
+        )
         spec = plane(rows, line, [], cost, unit, about, tested=True)
         yield Chart(f"{_title(about)} against {cost}{where}", caption, spec, wide=True)
 
@@ -110,7 +112,7 @@ def judged_on(run: RunFiles) -> tuple[str, str]:
     """The data and the metric of a run's scores; only scores with the same ones can be compared."""
     written = run.settings.get("data")
     data = run.data.name if run.data else written if isinstance(written, str) else ""
-    return data, run.data.metric.name if run.data else Metric().name
+    return data, run.data.metric.name if run.data else MetricDescription().name
 
 
 def lower_is_better(runs: Sequence[RunFiles], judged: tuple[str, str]) -> bool:

@@ -21,7 +21,7 @@ from budgetnet.pictures.report.numbers import score_text
 from budgetnet.pictures.report.planes import archive_planes, runs_planes
 from budgetnet.pictures.report.series import timeline
 from budgetnet.records.folder import RunFiles
-from budgetnet.records.results import Metric
+from budgetnet.records.results import MetricDescription
 
 MOST_FRAMES = 300
 """Positions of all sliders of a page together: their probabilities are its largest part after the chart library."""
@@ -132,7 +132,7 @@ def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int
         body,
         undrawn,
         _place(f"{id}-plane", archive_planes(run, found, net, costs)),
-        _place(f"{id}-dynamics", dynamics(time, found, run.data.metric if run.data else Metric())),
+        _place(f"{id}-dynamics", dynamics(time, found, run.data.metric if run.data else MetricDescription())),
         _place(f"{id}-parts", breakdown_charts(kept, costs) if kept else []),
         list(breakdowns(kept, costs, body.probabilities if body else None)) if kept else [],
         [(str(key), _text(value)) for key, value in run.settings.items() if value not in (None, [])],

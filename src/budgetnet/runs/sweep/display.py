@@ -21,7 +21,7 @@ from budgetnet.naming.values import printable
 from budgetnet.pictures.report.numbers import number
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.records import Record
-from budgetnet.records.results import Metric
+from budgetnet.records.results import MetricDescription
 from budgetnet.runs.sweep.engine import FINISHED, Ending
 
 REFRESH = 2.0
@@ -43,7 +43,7 @@ class Follower:
         self._total = 0.0
         self.last: Record | None = None
         self.validation: float | None = None
-        self.metric = Metric()
+        self.metric = MetricDescription()
 
     @property
     def share(self) -> float:
