@@ -96,19 +96,19 @@ def test_an_old_run_opens_on_the_command_line(old: Path, capsys: pytest.CaptureF
 
 
 def test_scores_are_stored_under_the_name_of_their_metric() -> None:
-    metric = Metric("mae", higher_is_better=False, format=".3g")
+    metric = MetricDescription("mae", higher_is_better=False, format=".3g")
     summary = make_summary(validation_score=1.25, test_score=None, metric=metric)
     stored = json.loads(json.dumps(summary.to_json()))
     assert stored["validation_mae"] == 1.25
     assert not [name for name in stored if "accuracy" in name or "score" in name]
     assert Summary.from_json(stored, "here") == summary
     assert summary.scores() == {"validation": "1.25"}
-    overlap = make_summary(validation_score=0.5, validation_mean_iou=0.5, metric=Metric("mean_iou"))
+    overlap = make_summary(validation_score=0.5, validation_mean_iou=0.5, metric=MetricDescription("mean_iou"))
     assert Summary.from_json(overlap.to_json(), "here") == overlap
 
 
 def test_a_format_from_a_file_is_only_a_format() -> None:
-    assert Metric(format="{0.__class__}").show(0.5) == "0.5"
-    assert Metric().show(0.91304, 1) == "91.3%"
-    assert Metric(format=".3f").show(0.5, 1) == "0.500"
-    assert Metric("top5").show(None) == ""
+    assert MetricDescription(format="{0.__class__}").show(0.5) == "0.5"
+    assert MetricDescription().show(0.91304, 1) == "91.3%"
+    assert MetricDescription(format=".3f").show(0.5, 1) == "0.500"
+    assert MetricDescription("top5").show(None) == ""
