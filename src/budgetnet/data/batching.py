@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from budgetnet.data.augment import Augmentation
 from budgetnet.data.nested import Nested, mapped
+from budgetnet.data.seeds import generator_of
 from budgetnet.data.split import Split
 from budgetnet.errors import UserError
 
@@ -72,14 +72,3 @@ def _batches(
 def moved(values: Nested, device: torch.device | str) -> Nested:
     """The same values on a device."""
     return mapped(lambda leaf: leaf.to(device), values)
-
-
-def seed_of(purpose: str, *key: int) -> int:
-    """A seed for one purpose: neighbouring keys must not give related streams, hence the hash."""
-    digest = hashlib.blake2b(repr((purpose, key)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
-
-
-def generator_of(purpose: str, *key: int) -> torch.Generator:
-    """A generator of torch with the seed of a purpose."""
-    return torch.Generator().manual_seed(seed_of(purpose, *key))

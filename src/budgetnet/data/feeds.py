@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from budgetnet.data.augment import Augmentation
-from budgetnet.data.batching import batches, generator_of, moved, prepare
+from budgetnet.data.batching import batches, moved, prepare
 from budgetnet.data.convert import as_columns, as_split, check_input, check_map_style, check_target, parted
 from budgetnet.data.nested import Nested, leaves, mapped, rows
 from budgetnet.data.reading import Reading, seeded, workers_for
+from budgetnet.data.seeds import generator_of, seed_of
 from budgetnet.data.split import Split
 from budgetnet.errors import UserError
 
@@ -172,7 +173,7 @@ class LoaderFeed:
     def training(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """See `Feed`."""
         seen = 0
-        for batch in itertools.islice(self._seeded(self.seed * 1_000_003 + epoch, epoch), self.steps):
+        for batch in itertools.islice(self._seeded(seed_of("loader", self.seed, epoch), epoch), self.steps):
             seen += 1
             if seen > start:
                 yield self._moved(batch)

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from budgetnet.data.batching import seed_of
 from budgetnet.data.convert import as_example, check_input, check_target
 from budgetnet.data.nested import Nested, mapped, stacked
+from budgetnet.data.seeds import seed_of
 from budgetnet.errors import UserError
 
 Key = tuple[int, int]

@@ -1,4 +1,4 @@
-"""Everything random follows from a seed, a purpose and numbers: the one place that makes generators of them."""
+"""Everything random follows from a purpose and numbers: the one place that makes seeds and generators of them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import hashlib
 import torch
 
 
-def generator(seed: int, purpose: str, number: int) -> torch.Generator:
-    """A generator of its own for one purpose.
+def seed_of(purpose: str, *key: int) -> int:
+    """A seed for one purpose.
 
     Args:
-        seed: The seed of the run.
-        purpose: What is drawn, such as `search` or `starts`.
-        number: Of the step, where a purpose has several.
+        purpose: What is drawn, such as `order`, `search` or `starts`.
+        key: The seed of the run, and numbers such as an epoch or a step.
 
     Returns:
-        A generator whose stream is not related to those of neighbouring seeds and numbers.
+        A seed of 63 bits; neighbouring keys give unrelated ones, since they are hashed.
     """
-    digest = hashlib.blake2b(repr((seed, purpose, number)).encode(), digest_size=7).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "big"))
+    digest = hashlib.blake2b(repr((purpose, key)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def generator_of(purpose: str, *key: int) -> torch.Generator:
+    """A generator of its own for one purpose; arguments as in `seed_of`."""
+    return torch.Generator().manual_seed(seed_of(purpose, *key))

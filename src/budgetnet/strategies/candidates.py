@@ -50,7 +50,7 @@ class Candidates:
     generator: Callable[[str], torch.Generator]
     evidence: Callable[[], Sequence[Any]]
 
-    def moves(self, purpose: str = "settle", noise: float = 0.0, preference: Tensor | None = None) -> Moves:
+    def moves(self, purpose: str = "choose", noise: float = 0.0, preference: Tensor | None = None) -> Moves:
         """The moves of the local search, which prefer what Γ does unless they are given another preference."""
         preference = self.learned.logits.detach().cpu() if preference is None else preference
         weights = marginal_costs(self.budgets, self.graph).tolist()
@@ -80,7 +80,7 @@ class Candidates:
         field = field_of(best, weights, count - random)
         if random and self.start.equal is not None:
             equal = EdgeDistribution(self.graph, self.start.equal)
-            drawn = samples(equal, self.moves("wild", NOISE), DRAWN_PER_RACER * count)
+            drawn = samples(equal, self.moves("random racers", NOISE), DRAWN_PER_RACER * count)
             field = field_of(list(itertools.islice(drawn, TAKEN_PER_RANDOM * random)), weights, count, field)
         held = [self.trimmed(self.graph.architecture(gates)) for gates in field]
         return [a.gates() for a in dict.fromkeys(held) if a is not None]

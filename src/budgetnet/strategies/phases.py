@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor
 
 from budgetnet.data.feeds import Feed
-from budgetnet.data.seeds import generator
+from budgetnet.data.seeds import generator_of
 from budgetnet.errors import Diverged, Interrupted
 from budgetnet.network.graph import Architecture
 from budgetnet.strategies.candidates import Candidates, Chooser, LocalSearch
@@ -140,7 +140,7 @@ class Search:
         seen |= {f"mode_cost/{name}": value for name, value in entry.costs.items()}
         for budget in state.budgets:
             if budget.meter.cost.measured:
-                source = generator(self.sampling.seed, "refresh", state.fit.step)
+                source = generator_of("refresh", self.sampling.seed, state.fit.step)
                 errors = budget.meter.cost.refresh(graph.live(distribution.sample(REFRESH_SAMPLES, source).gates))
                 seen |= {f"predictor_{name}/{budget.name}": value for name, value in errors.items()}
         return {**_seen(state), **seen}
@@ -214,7 +214,7 @@ class Choose:
             state.budgets,
             state.searching.distribution,
             state.start,
-            lambda purpose: generator(self.seed, purpose, 1),
+            lambda purpose: generator_of(purpose, self.seed),
             evidence,
         )
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from budgetnet.data.feeds import Batch
 from budgetnet.data.nested import rows
-from budgetnet.data.seeds import generator
+from budgetnet.data.seeds import generator_of
 from budgetnet.network.distribution import Draw
 from budgetnet.strategies.state import SearchState
 from budgetnet.training.trainer import Forward, Step, Trainer
@@ -37,7 +37,7 @@ class Sampling:
     def draw(self, state: SearchState, phase: str, number: int, batch: int) -> Draw:
         """The architectures of a step."""
         groups = batch if self.groups == PER_EXAMPLE else min(self.groups, batch)
-        source = generator(self.seed, phase, number)
+        source = generator_of(phase, self.seed, number)
         distribution = state.searching.distribution
         return distribution.sample(groups, source, stratified=self.stratified, connected=self.connected)
 
