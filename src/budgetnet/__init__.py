@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from budgetnet.network.supernet import SuperNetwork
     from budgetnet.runs.config import Config
     from budgetnet.runs.execute import Result, load, search
+    from budgetnet.spaces.from_model import from_model
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ __all__ = [
     "costs",
     "data",
     "extract",
+    "from_model",
     "load",
     "search",
     "spaces",
@@ -54,6 +56,7 @@ _MODULES = {
     "SuperNetwork": "network.supernet",
     "UserError": "errors",
     "extract": "network.extract",
+    "from_model": "spaces.from_model",
     "load": "runs.execute",
     "search": "runs.execute",
 }

@@ -17,8 +17,9 @@ from torch.utils.flop_counter import flop_registry
 from budgetnet.costs.base import Cost, least_path
 from budgetnet.errors import UserError, reason
 from budgetnet.network.graph import Architecture, Graph
+from budgetnet.network.meta import example, on_meta
 from budgetnet.network.slices import Polynomial, Region
-from budgetnet.network.supernet import SuperNetwork, example, on_meta
+from budgetnet.network.supernet import SuperNetwork
 
 ACCOUNTINGS = ("true", "paper")
 

@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 
 from budgetnet.errors import UserError
 from budgetnet.export.pieces import OPSET, Part, Piece, Pieces, need_onnx, tensors
-from budgetnet.network.supernet import example, on_meta
+from budgetnet.network.meta import example, on_meta
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto

@@ -171,6 +171,8 @@ class Region(nn.Module):
         cuts: Where the blocks lie in the tensors of the layers, by the layer's name in `body`.
         sizes: Sizes among the arguments of calls, by the call's name, that depend on what is kept.
         factors: For calls without weights that multiply (attention), by name, the sizes that their work grows with.
+        picks: For arguments of calls, by the call's name, the dimension along which they are narrowed where they are
+            read: values that have channels or heads and belong to no layer, such as a position bias.
     """
 
     def __init__(
@@ -181,11 +183,13 @@ class Region(nn.Module):
         cuts: Mapping[str, LayerCuts] | None = None,
         sizes: Mapping[str, Mapping[Path, Count]] | None = None,
         factors: Mapping[str, tuple[Count, ...]] | None = None,
+        picks: Mapping[str, Mapping[Path, tuple[int, Cut]]] | None = None,
     ) -> None:
         super().__init__()
         self.body = body
         self.sides, self.axes = tuple(sides), tuple(axes)
         self.cuts, self.sizes, self.factors = dict(cuts or {}), dict(sizes or {}), dict(factors or {})
+        self.picks = dict(picks or {})
         self._functional: list[fx.GraphModule] = []  # a list, since it shares its layers with `body`
 
     def forward(self, x: Tensor, *sides: Tensor, keeps: Keeps | None = None) -> Tensor:
@@ -195,9 +199,11 @@ class Region(nn.Module):
         widths = self.widths(keeps)
         states = [cut.narrowed(self.body.get_submodule(n), self.axes, keeps, widths) for n, cut in self.cuts.items()]
         sizes = [count(widths) for where in self.sizes.values() for count in where.values()]
+        cuts = (cut for where in self.picks.values() for _, cut in where.values())
+        picks = [cut.index(self.axes, keeps, x.device) for cut in cuts]
         if not self._functional:
             self._functional.append(self._make_functional())
-        return cast(Tensor, self._functional[0](x, *sides, *states, *sizes))
+        return cast(Tensor, self._functional[0](x, *sides, *states, *sizes, *picks))
 
     def widths(self, keeps: Keeps) -> list[int]:
         """The number of blocks kept of each axis."""
@@ -207,21 +213,29 @@ class Region(nn.Module):
         """A plain, smaller module with copies of the weights that are kept."""
         widths = self.widths(keeps)
         layers = dict(self.body.named_modules())
-        for name, cut in self.cuts.items():
-            layers[name] = shrink(cut.narrowed(layers[name], self.axes, keeps, widths))
+        for name, cuts in self.cuts.items():
+            layers[name] = shrink(cuts.narrowed(layers[name], self.axes, keeps, widths))
         graph = fx.Graph()
         copied: dict[fx.Node, Any] = {}
         for node in self.body.graph.nodes:
             new = copied[node] = graph.node_copy(node, lambda old: copied[old])
             for path, count in self.sizes.get(node.name, {}).items():
                 put(new, path, count(widths))
+            for path, (dim, cut) in self.picks.get(node.name, {}).items():
+                with graph.inserting_before(new):
+                    put(new, path, _parts(graph, argument(new, path), dim, cut.index(self.axes, keeps, _CPU)))
         used = {node.target for node in graph.nodes if node.op == "call_module"}
         holder: dict[str, Any] = {name: layers[name] for name in used}
         holder |= {node.target: attribute(self.body, node.target) for node in graph.nodes if node.op == "get_attr"}
         return fx.GraphModule(holder, graph)
 
     def order(self, axis: int, best_first: Tensor) -> None:
-        """Moves the blocks of an axis, so that block i is the old block `best_first[i]`; the output stays the same."""
+        """Moves the blocks of an axis, so that block i is the old block `best_first[i]`; the output stays the same.
+
+        Blocks that are narrowed together with a value that belongs to no layer cannot be moved: they stay.
+        """
+        if any(where == axis for picks in self.picks.values() for _, cut in picks.values() for where, _ in cut.parts):
+            return
         with torch.no_grad():
             for name, cuts in self.cuts.items():
                 layer = self.body.get_submodule(name)
@@ -287,6 +301,8 @@ class Region(nn.Module):
         states = {name: graph.placeholder(f"state_{i}") for i, name in enumerate(self.cuts)}
         places = [(name, path) for name, where in self.sizes.items() for path in where]
         sizes = {place: graph.placeholder(f"size_{i}") for i, place in enumerate(places)}
+        wanted = [(name, path) for name, where in self.picks.items() for path in where]
+        picks = {place: graph.placeholder(f"pick_{i}") for i, place in enumerate(wanted)}
         for node in nodes:
             if node.op == "placeholder":
                 continue
@@ -297,7 +313,31 @@ class Region(nn.Module):
             new = copied[node] = graph.node_copy(node, lambda old: copied[old])
             for path in self.sizes.get(node.name, {}):
                 put(new, path, sizes[node.name, path])
+            for path, (dim, _) in self.picks.get(node.name, {}).items():
+                with graph.inserting_before(new):
+                    put(new, path, graph.call_function(pick, (argument(new, path), dim, picks[node.name, path])))
         return fx.GraphModule(self.body, graph)
+
+
+_CPU = torch.device("cpu")
+
+
+def pick(value: Tensor, dim: int, index: slice | Tensor | None) -> Tensor:
+    """The part of a value at these positions of a dimension."""
+    if isinstance(index, Tensor):
+        return value.index_select(dim, index)
+    return value if index is None else value.narrow(dim, index.start, index.stop - index.start)
+
+
+def _parts(graph: fx.Graph, value: fx.Node, dim: int, index: slice | Tensor | None) -> fx.Node:
+    """The same in a graph, as slices."""
+    if index is None:
+        return value
+    places = list(range(index.start, index.stop)) if isinstance(index, slice) else index.tolist()
+    starts = [i for i in range(len(places)) if i == 0 or places[i] != places[i - 1] + 1]
+    runs = [(places[a], places[b - 1] + 1) for a, b in zip(starts, [*starts[1:], len(places)], strict=True)]
+    slices = [graph.call_function(torch.ops.aten.slice.Tensor, (value, dim, start, stop)) for start, stop in runs]
+    return slices[0] if len(slices) == 1 else graph.call_function(torch.ops.aten.cat.default, (slices, dim))
 
 
 def attribute(module: nn.Module, path: str) -> Any:
@@ -305,6 +345,14 @@ def attribute(module: nn.Module, path: str) -> Any:
     for part in path.split("."):
         module = getattr(module, part)
     return module
+
+
+def argument(node: fx.Node, path: Path) -> Any:
+    """One of a call's arguments."""
+    value: Any = node.kwargs[path[0]] if isinstance(path[0], str) else node.args[path[0]]
+    for place in path[1:]:
+        value = value[place]
+    return value
 
 
 def put(node: fx.Node, path: Path, value: Any) -> None:

@@ -15,14 +15,15 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from budgetnet.errors import UserError
+from budgetnet.network.describe import Summary, describe
 from budgetnet.network.executor.plan import Plan, Run, make_plan
 from budgetnet.network.executor.rows import Rows, gather, lent, spread
 from budgetnet.network.executor.sums import add_up, writes_into_input
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.inputs import Inputs, InputSpec, Prelude
+from budgetnet.network.meta import example, on_meta
 from budgetnet.network.slices import Region
 
 
@@ -63,6 +64,8 @@ class SuperNetwork(nn.Module):
         self.input_dtype = input_dtype
         self.memory_format = memory_format
         self.trained = trained
+        self.reasons: dict[str, str] = {}
+        """Why layers of a converted model cannot be narrowed, by name."""
         alone = InputSpec("tensor", ("x",), (self.input_shape,), (input_dtype,))
         self.inputs = alone if prelude is None else prelude.spec
         self.prelude = prelude
@@ -135,6 +138,10 @@ class SuperNetwork(nn.Module):
         if rows.dim() != 2 or rows.shape[1] != len(self.graph.edges):
             raise UserError(f"gates are groups × {len(self.graph.edges)} edges, not {tuple(gates.shape)}")
         return rows
+
+    def describe(self) -> Summary:
+        """What can be dropped or narrowed, and what it costs; prints as a table."""
+        return describe(self)
 
     def architecture(self, name: str) -> Architecture:
         """A named sub-architecture; `full` is every edge."""
@@ -231,25 +238,6 @@ def _call_on_one_example(module: nn.Module, *args: Tensor, **options: Any) -> Te
             handle.remove()
         for norm in stopped:
             norm.training = True
-
-
-def on_meta(module: nn.Module, *inputs: Any) -> Any:
-    """Runs a module in eval mode on the meta device: shapes and operations, no numbers, no effect on the module."""
-    state = {name: value.to("meta") for name, value in [*module.named_parameters(), *module.named_buffers()]}
-    training = [child for child in module.modules() if child.training]
-    for child in training:
-        child.training = False
-    try:
-        with torch.no_grad():
-            return functional_call(module, state, inputs)
-    finally:
-        for child in training:
-            child.training = True
-
-
-def example(shape: Sequence[int], dtype: torch.dtype = torch.float32, batch: int = 2) -> Tensor:
-    """An input for `on_meta`; two examples, so that a module that mixes them up is found out."""
-    return torch.empty((batch, *shape), dtype=dtype, device="meta")
 
 
 def dry_run(net: SuperNetwork) -> Shapes:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Sequence
 from budgetnet.errors import UserError, user_code
 from budgetnet.naming import keyword_arguments, load_object, parameters, split_name
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.spaces.from_model import from_model
 from budgetnet.spaces.neural_fabric import neural_fabric
 from budgetnet.spaces.resnet_fabric import resnet_fabric
 
-__all__ = ["SPACES", "build", "neural_fabric", "resnet_fabric"]
+__all__ = ["SPACES", "build", "from_model", "neural_fabric", "resnet_fabric"]
 
 Builder = Callable[..., SuperNetwork]
 

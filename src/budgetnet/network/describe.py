@@ -1,0 +1,183 @@
+"""What can be chosen in a super network, as a table: kind, units, multiply-adds and parameters of every operation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from budgetnet.network.graph import Graph, Operation
+from budgetnet.network.inputs import InputSpec, Prelude
+from budgetnet.network.meta import on_meta
+from budgetnet.network.slices import Region
+
+
+class Described(Protocol):
+    """What of a super network is described."""
+
+    name: str
+    graph: Graph
+    inputs: InputSpec
+    prelude: Prelude | None
+    stem: nn.Module
+    edge_modules: nn.ModuleList
+    activations: nn.ModuleList
+    reasons: dict[str, str]
+
+
+class _Counting(fx.Interpreter):
+    """Runs a graph on the meta device and notes the multiply-adds of every call."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.work: dict[str, float] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        with FlopCounterMode(display=False) as counter:
+            result = super().run_node(n)
+        flops = counter.get_total_flops()
+        if flops:
+            self.work[n.name] = flops / 2
+        return result
+
+
+def work_by_call(net: Described) -> list[dict[str, float]]:
+    """For every operation, the multiply-adds of each of its calls (by name) on one example, with everything kept."""
+    inputs = net.inputs.example(1)
+    main, sides = (net.inputs.tensors(inputs)[0], ()) if net.prelude is None else on_meta(net.prelude, inputs)
+    values: dict[int, Any] = {0: on_meta(net.stem, main)}
+    found: list[dict[str, float]] = [{} for _ in net.graph.operations]
+    order = sorted(range(len(found)), key=lambda i: net.graph.operations[i].target)
+    for number in order:
+        operation, module = net.graph.operations[number], net.edge_modules[number]
+        given = values[operation.source]
+        if isinstance(module, Region):
+            found[number], output = _counted(module, [given, *(sides[i] for i in module.sides)])
+        else:
+            with FlopCounterMode(display=False) as counter:
+                output = on_meta(module, given)
+            found[number] = {operation.name: counter.get_total_flops() / 2}
+        if operation.target not in values:
+            values[operation.target] = on_meta(net.activations[operation.target], output)
+    return found
+
+
+def _counted(region: Region, inputs: list[Tensor]) -> tuple[dict[str, float], Any]:
+    holder = _OnMeta(region)
+    output = on_meta(holder, *inputs)
+    return holder.work, output
+
+
+class _OnMeta(nn.Module):
+    def __init__(self, region: Region) -> None:
+        super().__init__()
+        self.body = region.body
+        self.work: dict[str, float] = {}
+
+    def forward(self, *inputs: Tensor) -> Any:
+        counting = _Counting(self.body)
+        output = counting.run(*inputs)
+        self.work = counting.work
+        return output
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation of a super network."""
+
+    place: str
+    kind: str
+    units: int
+    macs: float
+    params: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What can be chosen: a row for every operation that computes something, and the number of architectures."""
+
+    name: str
+    rows: tuple[Row, ...]
+    choices: int
+    macs: float
+    params: float
+
+    @property
+    def free_share(self) -> float:
+        """The share of the multiply-adds that lies in what can be dropped or narrowed."""
+        return sum(row.macs for row in self.rows if row.kind != "fixed") / max(1.0, self.macs)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.name}: {self.macs / 1e6:.3g}M multiply-adds, {self.params / 1e6:.3g}M parameters, "
+            f"{100 * self.free_share:.0f} % of the multiply-adds can be dropped or narrowed",
+            f"about 10^{self.choices * math.log10(2):.0f} architectures ({self.choices} choices)",
+        ]
+        width = max(len(row.place) for row in self.rows)
+        lines.append(f"{'place':{width}}  {'kind':10} units   macs  params")
+        for row in self.rows:
+            shares = (100 * row.macs / max(1.0, self.macs), 100 * row.params / max(1.0, self.params))
+            line = f"{row.place:{width}}  {row.kind:10} {row.units or '':>5} {shares[0]:5.1f}% {shares[1]:6.1f}%"
+            lines.append(f"{line}  {row.reason}".rstrip())
+        return "\n".join(lines)
+
+
+def describe(net: Described, reasons: Mapping[str, str] | None = None) -> Summary:
+    """What can be dropped or narrowed in a super network, with its share of multiply-adds and parameters."""
+    reasons = net.reasons if reasons is None else reasons
+    rows = []
+    gated = _droppable(net)
+    for operation, module, work in zip(net.graph.operations, net.edge_modules, work_by_call(net), strict=True):
+        params = float(sum(parameter.numel() for parameter in module.parameters()))
+        macs = sum(work.values())
+        kind = _kind(net, operation, gated)
+        if not (kind == "fixed" and not macs and not params):
+            names = module.axes if isinstance(module, Region) else ()
+            place = ", ".join(axis.name for axis in names) or operation.name
+            why = next((reasons[key] for key in _layers(module) if key in reasons), "") if kind == "fixed" else ""
+            rows.append(Row(place, kind, len(operation.edges) if operation.bundle else 0, macs, params, why))
+    prelude = 0 if net.prelude is None else sum(p.numel() for p in net.prelude.parameters())
+    total = sum(row.params for row in rows) + prelude
+    choices = int((~net.graph.fixed).sum())
+    return Summary(net.name, tuple(rows), choices, sum(row.macs for row in rows), total)
+
+
+def _droppable(net: Described) -> list[bool]:
+    """For every edge, whether some connected architecture does without it."""
+    rows = ~torch.eye(len(net.graph.edges), dtype=torch.bool)
+    live = net.graph.live(rows)
+    return [bool(live[i].any()) and not bool(live[i, i]) for i in range(len(rows))]
+
+
+def _kind(net: Described, operation: Operation, gated: list[bool]) -> str:
+    if operation.bundle:
+        return "bundle"
+    edge = net.graph.edges[operation.edges[0]]
+    if not edge.fixed:
+        return "branch"
+    target, source = operation.target, operation.source
+    inside = all(gated[e] and not net.graph.edges[e].fixed for e in net.graph.incoming[source]) and source > 0
+    inside = inside or (all(not net.graph.edges[e].fixed for e in net.graph.outgoing[target]) and target < _last(net))
+    return "in branch" if inside and not _always(net, operation) else "fixed"
+
+
+def _always(net: Described, operation: Operation) -> bool:
+    """Whether a fixed edge is live in the smallest architectures too."""
+    live = net.graph.live(torch.zeros(1, len(net.graph.edges), dtype=torch.bool))
+    return bool(live[0, operation.edges[0]])
+
+
+def _last(net: Described) -> int:
+    return len(net.graph.nodes) - 1
+
+
+def _layers(module: nn.Module) -> list[str]:
+    if not isinstance(module, Region):
+        return []
+    return [str(node.target) for node in module.body.graph.nodes if node.op == "call_module"]
