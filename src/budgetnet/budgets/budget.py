@@ -40,9 +40,9 @@ class Budget:
         """The cost's text, by which records and summaries call it."""
         return self.meter.name
 
-    def violation(self, costs: Tensor, maximum: float | None = None) -> Tensor:
-        """C / C_max − 1: how far costs are over the budget (or an annealed one), without a unit."""
-        return costs / (self.maximum if maximum is None else maximum) - 1
+    def violation(self, costs: Tensor) -> Tensor:
+        """C / C_max − 1: how far costs are over the budget, without a unit."""
+        return costs / self.maximum - 1
 
     def admits(self, costs: Tensor) -> Tensor:
         """Which costs are within the budget."""
@@ -146,15 +146,10 @@ def _share(text: str) -> float:
         ) from None
 
 
-def penalty(
-    budgets: Sequence[Budget], costs: Sequence[Tensor], weights: Sequence[float], maxima: Sequence[float]
-) -> Tensor:
+def penalty(budgets: Sequence[Budget], costs: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """Σ_b λ_b · max(0, C_b / C_b,max − 1) for each architecture (equation 4, costs divided by their budget)."""
-    terms = [
-        weight * budget.violation(cost, maximum).clamp_min(0)
-        for budget, cost, weight, maximum in zip(budgets, costs, weights, maxima, strict=True)
-    ]
-    return torch.stack(terms).sum(0)
+    parts = zip(budgets, costs, weights, strict=True)
+    return torch.stack([weight * budget.violation(cost).clamp_min(0) for budget, cost, weight in parts]).sum(0)
 
 
 def within_all(budgets: Sequence[Budget], gates: Tensor, batch: Any = None) -> Tensor:

@@ -70,8 +70,7 @@ class Policy:
         costs = [budget.meter.evaluate(draw.gates, batch) for budget in self.budgets]
         objective = losses.detach().double().cpu()
         if self.budgets:
-            maxima, weights = [b.maximum for b in self.budgets], [m.value for m in self.multipliers]
-            objective = objective + penalty(self.budgets, costs, weights, maxima)
+            objective = objective + penalty(self.budgets, costs, [m.value for m in self.multipliers])
         advantage = BASELINES[self.settings.baseline](objective)
         if self.settings.standardise:
             advantage = advantage / (advantage.std() + 1e-8)
