@@ -53,8 +53,9 @@ def _batch_norm(state: Narrowed, x: Tensor) -> Tensor:
         x, mean, var, tensors["weight"], tensors["bias"], training or mean is None, momentum, layer.eps
     )
     if training and mean is not None and var is not None and isinstance(state.stays, Tensor):
-        layer.running_mean.index_copy_(0, state.stays, mean)
-        layer.running_var.index_copy_(0, state.stays, var)
+        # `.data`: other groups have saved the statistics for the backward pass, which does not read them in training
+        layer.running_mean.data.index_copy_(0, state.stays, mean)
+        layer.running_var.data.index_copy_(0, state.stays, var)
     return output
 
 

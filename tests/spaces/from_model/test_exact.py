@@ -129,6 +129,26 @@ def test_groups_are_what_each_gives_alone(name: str) -> None:
         assert torch.allclose(together[rows], alone[i, rows], atol=1e-5)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_groups_are_trained_together(name: str) -> None:
+    """Gradients are those of the groups one by one; without batch norm, which sees other examples together."""
+    found = case(name)
+    net = found.reset().train()
+    gates = architectures(net, 4)
+    net(found.inputs, gates).square().sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in net.parameters() if p.grad is not None)
+    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in net.modules()):
+        return
+    together = {key: p.grad for key, p in weights(net).items()}
+    net.zero_grad(set_to_none=True)
+    for rows, row in zip(torch.arange(8).tensor_split(len(gates)), gates, strict=True):
+        net(found.inputs, row)[rows].square().sum().backward()
+    for key, p in weights(net).items():
+        ours, alone = together[key], p.grad
+        ours = torch.zeros_like(p) if ours is None else ours
+        assert torch.allclose(ours, torch.zeros_like(p) if alone is None else alone, atol=1e-3, rtol=1e-3), key
+
+
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "recurrent"])
 def test_counts_are_those_of_the_extracted_network(name: str) -> None:
     found = case(name)
