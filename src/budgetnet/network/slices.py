@@ -288,7 +288,7 @@ class Region(nn.Module):
             isinstance(last, fx.Node)
             and last.op == "call_module"
             and len(last.users) == 1
-            and _plain_layer(self.body.get_submodule(str(last.target)))
+            and plain_layer(self.body.get_submodule(str(last.target)))
         )
 
     def _make_functional(self) -> fx.GraphModule:
@@ -376,5 +376,6 @@ def _term(full: float, counts: Sequence[Count], widths: Sequence[int]) -> tuple[
     return full / math.prod(count(widths) for count in counts), tuple(counts)
 
 
-def _plain_layer(module: nn.Module) -> bool:
+def plain_layer(module: nn.Module) -> bool:
+    """Whether a layer gives a tensor of its own that its gradient does not need."""
     return isinstance(module, nn.modules.conv._ConvNd | nn.modules.batchnorm._BatchNorm | nn.Linear)

@@ -58,6 +58,7 @@ def from_model(
         input_shape=lifted.spec.shapes[main],
         input_dtype=lifted.spec.dtypes[main],
         name=name or type(model).__name__,
+        activation=found.activations,
         prelude=found.builder.prelude(),
         trained=True,
     )

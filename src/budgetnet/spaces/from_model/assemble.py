@@ -24,6 +24,7 @@ class Assembly:
     """Edges, their modules, chains of bundles, and names that are taken."""
 
     builder: Builder
+    activated: dict[fx.Node, fx.Node]
     edges: list[Edge] = field(default_factory=list)
     modules: dict[str, nn.Module] = field(default_factory=dict)
     chains: list[tuple[str, ...]] = field(default_factory=list)
@@ -41,7 +42,7 @@ class Assembly:
 
     def branch(self, branch: Branch) -> None:
         """The edges of a branch; its first piece without axes, or an identity at the end, is what is dropped."""
-        start, last = node_name(branch.start), node_name(branch.target)
+        start, last = node_name(branch.start), node_name(self.activated.get(branch.target, branch.target))
         if not branch.pieces:
             self._edge(Edge(self.name(f"{last}.skip"), start, last, fixed=True), nn.Identity())
             return
@@ -129,6 +130,7 @@ class Converted:
     modules: dict[str, nn.Module]
     builder: Builder
     reasons: dict[str, str]
+    activations: dict[str, nn.Module]
 
 
 def assemble(lifted: Lifted, slices: int, round_to: int | None, ignore: Sequence[str]) -> Converted:
@@ -151,9 +153,10 @@ def assemble(lifted: Lifted, slices: int, round_to: int | None, ignore: Sequence
             reasons.setdefault(str(maker.target), "its channels are part of the stream between blocks")
     pieces = [piece for branch in branches for piece in branch.pieces]
     builder = Builder(lifted, labels, pieces, source)
-    assembly = Assembly(builder)
+    assembly = Assembly(builder, cutter.activated)
     for branch in branches:
         assembly.branch(branch)
+    activations: dict[str, nn.Module] = {node_name(value): nn.ReLU() for value in cutter.activated.values()}
     if all(edge.fixed for edge in assembly.edges):
         why = next(iter(reasons.items()), None)
         because = f" ({why[0]}: {why[1]})" if why else ""
@@ -161,4 +164,4 @@ def assemble(lifted: Lifted, slices: int, round_to: int | None, ignore: Sequence
             f"nothing in the model can be dropped or narrowed{because}; use a model with residual branches or with "
             "pairs of layers whose hidden channels nothing else reads"
         )
-    return Converted(Graph(assembly.edges, assembly.chains), assembly.modules, builder, reasons)
+    return Converted(Graph(assembly.edges, assembly.chains), assembly.modules, builder, reasons, activations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from budgetnet.network.inputs import Prelude
-from budgetnet.network.slices import Axis, Count, Cut, LayerCuts, Path, Region
+from budgetnet.network.slices import Axis, Count, Cut, LayerCuts, Path, Region, plain_layer
 from budgetnet.spaces.from_model.axes import Found, count_of, multiplies
 from budgetnet.spaces.from_model.cut import Piece
 from budgetnet.spaces.from_model.labels import Labels, number
@@ -231,6 +232,8 @@ class _Emitter:
     def _layer(self, node: fx.Node) -> None:
         name = str(node.target)
         layer = self.holder[name] = self.builder.lifted.layers[name]
+        if isinstance(layer, nn.ReLU | nn.ReLU6 | nn.Hardtanh) and self._fresh(node.args[0]):
+            self.holder[name] = _in_place(layer)
         if not self.axes:
             return
         made, read = self._made(node), self._read(node)
@@ -255,6 +258,12 @@ class _Emitter:
         if present:
             self.cuts[name] = LayerCuts(present, groups)
 
+    def _fresh(self, value: Any) -> bool:
+        """Whether a value is a layer's output that nobody else reads and no gradient needs: it may be written to."""
+        if value.op != "call_module" or len(value.users) != 1 or self.builder.piece_of.get(value) is not self.piece:
+            return False
+        return plain_layer(self.builder.lifted.layers[str(value.target)])
+
     def _made(self, node: fx.Node) -> Cut | None:
         if node not in self.builder.labels.made:
             return None
@@ -273,6 +282,12 @@ class _Emitter:
                 positions = torch.stack([(blocks == i).nonzero().flatten() for i in range(len(axis.blocks))])
                 parts.append((self.numbers[axis.number], positions))
         return Cut(len(labels), tuple(parts)) if parts else None
+
+
+def _in_place(layer: nn.ReLU | nn.ReLU6 | nn.Hardtanh) -> nn.Module:
+    new = copy.copy(layer)
+    new.inplace = True
+    return new
 
 
 def _dims(cuts: Mapping[int, Cut | None]) -> dict[int, Cut]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from budgetnet.spaces.from_model.axes import Found
 from budgetnet.spaces.from_model.labels import number
@@ -44,6 +44,8 @@ class Cutter:
         self.lifted, self.kept = lifted, set(kept)
         self.order = [node for node in lifted.graph.nodes if node in main]
         self.rank = {node: i for i, node in enumerate(self.order)}
+        self.activated: dict[fx.Node, fx.Node] = {}
+        """For an addition, the rectifier that alone reads it: the activation of its node."""
 
     def branches(self) -> list[Branch]:
         """All branches, in the order of their targets."""
@@ -55,14 +57,23 @@ class Cutter:
                 inner = self.order[self.rank[before] + 1 : self.rank[node] + 1]
                 found = self._decompose(before, node, inner)
                 if found is not None:
-                    decomposed[node] = found
-                    marked |= {before, node}
+                    value = self._activate(node)
+                    decomposed[value] = found
+                    marked |= {before, value}
         nodes = sorted(marked, key=self.rank.__getitem__)
         result: list[Branch] = []
         for before, node in itertools.pairwise(nodes):
             inner = self.order[self.rank[before] + 1 : self.rank[node] + 1]
             result += decomposed.get(node) or [Branch(before, node, inner, node)]
         return result
+
+    def _activate(self, join: fx.Node) -> fx.Node:
+        """The value of an addition's node: what a rectifier makes of it, if nothing else reads it."""
+        readers = list(join.users)
+        if len(readers) == 1 and type(self.lifted.layer(readers[0])) is nn.ReLU and not self._is_kept(readers[0]):
+            self.activated[join] = readers[0]
+            return readers[0]
+        return join
 
     def operands(self, node: fx.Node) -> list[fx.Node]:
         """The main values that a call reads."""

@@ -29,8 +29,11 @@ class Lifted:
 
     def add(self, name: str, layer: nn.Module) -> str:
         """Keeps a layer under a name that nobody else has."""
-        target, attempt = name or type(layer).__name__.lower(), 1
-        while target in self.layers:
+        name = name or type(layer).__name__.lower()
+        if any(name.startswith(other + ".") for other in self.layers):
+            name = name.replace(".", "_")  # a layer holds no other layers
+        target, attempt = name, 1
+        while target in self.layers or any(other.startswith(target + ".") for other in self.layers):
             attempt += 1
             target = f"{name}_{attempt}"
         self.layers[target] = layer
@@ -126,6 +129,11 @@ def _lift(lifted: Lifted, node: fx.Node) -> None:
     name, given = operation(node), arguments(node)
     if name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"):
         _dropout(lifted, node, name, given)
+    elif name in ("relu", "relu6", "hardtanh"):
+        bounds = (given.get("min_val"), given.get("max_val"))
+        six = name == "relu6" or bounds == (0, 6)
+        layer = nn.ReLU() if name == "relu" else nn.ReLU6() if six else nn.Hardtanh(*bounds)
+        _replace(lifted, node, lifted.add(_own_path(node, layer), layer), given["self"])
     elif name == "scaled_dot_product_attention" and given["dropout_p"]:
         _attention(lifted, node, given)
     elif name in _MAKERS:
@@ -189,7 +197,15 @@ def _dropout(lifted: Lifted, node: fx.Node, name: str, given: Mapping[str, Any])
         "feature_alpha_dropout": nn.FeatureAlphaDropout,
         "feature_dropout": (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)[min(max(node.meta["val"].dim() - 3, 0), 2)],
     }
-    _replace(lifted, node, lifted.add(path_of(node) or "dropout", kinds[name](given["p"])), given["input"])
+    layer = kinds[name](given["p"])
+    _replace(lifted, node, lifted.add(_own_path(node, layer), layer), given["input"])
+
+
+def _own_path(node: fx.Node, layer: nn.Module) -> str:
+    """The path of the model's own module for a call without weights, or of a new one inside the module that made it."""
+    path, kind = path_of(node), type(layer).__name__
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return path if stack and str(stack[-1][1]).endswith(f".{kind}") else f"{path}.{kind.lower()}".lstrip(".")
 
 
 def _attention(lifted: Lifted, node: fx.Node, given: Mapping[str, Any]) -> None:
@@ -354,6 +370,7 @@ def _split_concatenation(lifted: Lifted, node: fx.Node) -> None:
     if given["dim"] % value.dim() != (value.dim() - 1 if linear else 1):
         return
     sizes = [part.meta["val"].shape[given["dim"]] for part in given["tensors"]]
+    del lifted.layers[str(node.target)]
     weights = torch.split_with_sizes(layer.weight.detach(), sizes, 1)
     total: fx.Node | None = None
     with lifted.graph.inserting_before(node):
@@ -369,7 +386,6 @@ def _split_concatenation(lifted: Lifted, node: fx.Node) -> None:
     assert total is not None
     node.replace_all_uses_with(total)
     lifted.graph.erase_node(node)
-    del lifted.layers[str(node.target)]
 
 
 def _part(layer: nn.Linear | nn.modules.conv._ConvNd, weight: Tensor, *, bias: bool) -> nn.Module:
