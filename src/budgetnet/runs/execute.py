@@ -335,7 +335,9 @@ def search(
     fields of `Config`: epochs, groups, batch_size, seed, max_time, threads, device.
     """
     if not isinstance(net, SuperNetwork):
-        raise UserError(f"{type(net).__name__} is not a super network; make one with budgetnet.SuperNetwork or a space")
+        raise UserError(
+            f"{type(net).__name__} is not a super network; make one of a model with budgetnet.from_model(model, inputs)"
+        )
     if train is None or validation is None:
         raise UserError("search() was given no training or no validation data; it needs both, of different examples")
     budgets = [budgets] if isinstance(budgets, str) else budgets

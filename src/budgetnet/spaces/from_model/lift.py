@@ -130,10 +130,8 @@ def _lift(lifted: Lifted, node: fx.Node) -> None:
     if name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"):
         _dropout(lifted, node, name, given)
     elif name in ("relu", "relu6", "hardtanh"):
-        bounds = (given.get("min_val"), given.get("max_val"))
-        six = name == "relu6" or bounds == (0, 6)
-        layer = nn.ReLU() if name == "relu" else nn.ReLU6() if six else nn.Hardtanh(*bounds)
-        _replace(lifted, node, lifted.add(_own_path(node, layer), layer), given["self"])
+        rectifier = _rectifier(name, given)
+        _replace(lifted, node, lifted.add(_own_path(node, rectifier), rectifier), given["self"])
     elif name == "scaled_dot_product_attention" and given["dropout_p"]:
         _attention(lifted, node, given)
     elif name in _MAKERS:
@@ -199,6 +197,12 @@ def _dropout(lifted: Lifted, node: fx.Node, name: str, given: Mapping[str, Any])
     }
     layer = kinds[name](given["p"])
     _replace(lifted, node, lifted.add(_own_path(node, layer), layer), given["input"])
+
+
+def _rectifier(name: str, given: Mapping[str, Any]) -> nn.Module:
+    if name == "hardtanh" and (given["min_val"], given["max_val"]) != (0, 6):
+        return nn.Hardtanh(given["min_val"], given["max_val"])
+    return nn.ReLU() if name == "relu" else nn.ReLU6()
 
 
 def _own_path(node: fx.Node, layer: nn.Module) -> str:
