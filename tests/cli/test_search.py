@@ -250,7 +250,10 @@ def test_a_folder_of_images_is_searched_and_its_faults_are_said(capsys: Capture,
     (folder / "light" / "3.png").write_bytes(b"no image")
     assert "3.png" in refused(capsys, *common, "--data", f"folder:path={folder}", "--out", tmp_path / "b")
     mixed = images(tmp_path / "mixed", (8, 9))
-    assert "size" in refused(capsys, *common, "--data", f"folder:path={mixed}", "--out", tmp_path / "b")
+    code, out, err = run_cli(capsys, *common, "--data", mixed, "--out", tmp_path / "c", "--json")
+    assert code == 0, err
+    # images of unequal size are brought to one, which the run records
+    assert len(json.loads((tmp_path / "c" / "data.json").read_text())["input_shape"]) == 3
     (folder / "empty").mkdir()
     assert "empty" in refused(capsys, *common, "--data", f"folder:path={folder}", "--out", tmp_path / "b")
     assert not (tmp_path / "b").exists()

@@ -131,7 +131,7 @@ def test_predict_gives_shares_and_label_maps_as_large_as_the_image(
     Image.fromarray(random.integers(0, 256, (48, 80, 3), dtype=np.uint8)).save(images[1])
     for kind, path in files.items():
         out = tmp_path / kind
-        code, printed, err = run_cli(capsys, "predict", path, *images, "-o", out, "--json")
+        code, printed, err = run_cli(capsys, "predict", path, *images, "-o", out, "--json", "--trust")
         assert (code, err) == (0, "")
         for row, image, scale in zip(json.loads(printed), images, ((1, 1), (3, 5)), strict=True):
             assert row["label_map"] == str(out / f"{image.stem}.png")
@@ -142,7 +142,7 @@ def test_predict_gives_shares_and_label_maps_as_large_as_the_image(
             assert torch.equal(blocks.repeat_interleave(scale[0], 0).repeat_interleave(scale[1], 1), labels)
             for name, share in row["shares"].items():
                 assert share == pytest.approx(float((blocks == int(name)).float().mean()))
-    assert f"{row['shares']['0']:.2%}" in run_cli(capsys, "predict", path, *images)[1]
+    assert f"{row['shares']['0']:.2%}" in run_cli(capsys, "predict", path, *images, "--trust")[1]
 
 
 def test_predict_replaces_nothing_unasked(files: dict[str, Path], tmp_path: Path, capsys: Capture) -> None:
