@@ -100,6 +100,9 @@ def _carry_out(words: list[str], tell: Callable[[], None]) -> int:
         # the reader of a pipe went away; keep the interpreter from complaining when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        tell()
+        return _fail(f"{error.filename or 'a file'} cannot be used ({error.strerror or reason(error)}); check the path")
     except Exception as error:  # nothing of ours should get here: it is a fault of budgetnet, or of the machine
         tell()
         return _fail(f"{type(error).__name__}: {reason(error)}; budgetnet did not expect this; {DEBUG} shows where")

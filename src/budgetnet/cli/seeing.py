@@ -10,7 +10,7 @@ from budgetnet.cli.options import input_shape
 from budgetnet.costs import Meter, bind
 from budgetnet.errors import UserError
 from budgetnet.naming import own_names
-from budgetnet.naming.files import refuse_replacing
+from budgetnet.naming.files import is_file, is_folder, refuse_replacing
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw import Picture, save
@@ -39,7 +39,7 @@ def draw(
     if not force:
         refuse_replacing(out)
     path = Path(what)
-    if path.is_dir():
+    if is_folder(path):
         picture = _run_picture(path, cost_name, epoch, title, space)
     else:
         picture = _space_picture(what, architecture, cost_name, input_shape(shape), classes, title, space)
@@ -55,7 +55,7 @@ def _space_picture(
     title: str | None,
     space: str | None,
 ) -> Picture:
-    if not Path(what).is_file():
+    if not is_file(Path(what)):
         net = build(what, shape, classes, own=own_names(what))
         kept = find_architecture(net, architecture) if architecture else None
         return Picture(net, kept, None, _meter(cost, net), title or architecture or what)

@@ -15,6 +15,7 @@ from budgetnet.data.options import OPTIONS, Option, Options, parse_options
 from budgetnet.data.segmentation import read_parts, read_segmentation_folder
 from budgetnet.data.split import DataSet
 from budgetnet.errors import UserError
+from budgetnet.naming.files import is_folder
 
 ROOT_VARIABLE = "BUDGETNET_DATA"
 
@@ -75,11 +76,19 @@ def load(spec: str = "embedded", root: Path | str | None = None) -> DataSet:
     return source.read(parse_options(name, options, source.accepts), Path(folder).expanduser() if folder else None)
 
 
+def _home(text: str) -> Path:
+    """A path with the user's folder for `~`, where there is such a user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
+
+
 def _folder(spec: str) -> tuple[str, str]:
     """The folder data set of PATH[:key=value,…]."""
-    text, _, options = (spec, "", "") if Path(spec).expanduser().is_dir() else spec.rpartition(":")
+    text, _, options = (spec, "", "") if is_folder(_home(spec)) else spec.rpartition(":")
     path = text or spec
-    if not path or not Path(path).expanduser().is_dir():
+    if not path or not is_folder(_home(path)):
         raise UserError(
             f"there is no data set {spec.partition(':')[0]!r}; choose one of {', '.join(DATASETS)}, "
             "or give a folder with a sub-folder of images per class."

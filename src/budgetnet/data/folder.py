@@ -14,6 +14,7 @@ from budgetnet.data.images import SUFFIXES, image_files, image_sizes, read_image
 from budgetnet.data.options import Options, divide, scaled
 from budgetnet.data.split import DataSet, Split, as_labels
 from budgetnet.errors import UserError
+from budgetnet.naming.files import is_folder
 
 T = TypeVar("T")
 UNEQUAL_SIDE = 64
@@ -66,7 +67,7 @@ def require(path: Path | None, name: str, option: str) -> Path:
     """The folder given by an option that the data set cannot do without."""
     if path is None:
         raise UserError(f"data set {name} needs {option}=FOLDER; write for example {name}:{option}=my/images.")
-    if not path.is_dir():
+    if not is_folder(path):
         raise UserError(f"data set {name}: folder {path} does not exist; correct {option}=.")
     return path
 

@@ -163,6 +163,22 @@ def _children(item: Any) -> Iterator[Any]:
         yield from item
 
 
+def is_file(path: Path) -> bool:
+    """Whether a text that may be anything names a file; one that is too long for a name does not."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a text that may be anything names a folder."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def write_file(path: Path, content: bytes, *, replace: bool = True) -> Path:
     """Writes a file beside its target and renames it, so that a reader never sees half a file.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from budgetnet.errors import UserError
+from budgetnet.naming.files import is_file
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 
@@ -12,7 +13,7 @@ from budgetnet.network.supernet import SuperNetwork
 def find_architecture(net: SuperNetwork, text: str) -> Architecture:
     """An architecture by its name, or from a file; one that connects nothing is refused."""
     path = Path(text)
-    if text == "full" or text in net.named or not path.is_file():
+    if text == "full" or text in net.named or not is_file(path):
         return net.architecture(text)
     try:
         content = path.read_text(encoding="utf-8")

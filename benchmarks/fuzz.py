@@ -1,0 +1,340 @@
+"""Mutated run folders, checkpoints, model files, configurations, architecture files and texts: no traceback, no hang.
+
+`python -m benchmarks.fuzz --cases 50000 --texts 10000` takes about an hour on one core; the tests run the same cases
+with smaller numbers. A case is one file of a copied run changed, and one command that reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from benchmarks._common import arguments, pin_threads, write_result
+from benchmarks._mutations import bytes_of, text_of, value_of
+from budgetnet.budgets.budget import parse
+from budgetnet.cli import main as command_line
+from budgetnet.cli.options import input_shape, whole_numbers
+from budgetnet.costs import units
+from budgetnet.data import load as load_data
+from budgetnet.errors import UserError
+from budgetnet.export.files import CHECKSUM, UNSEALED, sha256
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.runs.config import Config, duration, from_mapping
+from budgetnet.runs.sweep.plan import make_plan
+from budgetnet.spaces import build, resnet_fabric
+from budgetnet.spaces.named import find_architecture
+
+SPACE, DATA = "resnet-fabric:width=1,channels=2,groups=2", "embedded:size=8,limit=60"
+CODES = (0, 1, 2, 3, 130)
+LIMIT = 20.0
+"""Seconds that a case may take."""
+SLOW, SLOW_SHARE = ("certify", "cost", "draw", "export", "search", "sweep"), 0.05
+BUDGETS = (
+    "macs<=40.9M",
+    "params<=60%",
+    "steps(4,dfs)<=20",
+    "latency(batch=1,threads=1)<=12ms",
+    "size<=500kB",
+    "peak_memory<=2MB",
+    "file_size<=1MB",
+    "package.module:energy<=3J",
+    "macs ≤ 1e3",
+)
+Grammar = tuple[Callable[[str], object], tuple[str, ...]]
+UNEXPECTED = "budgetnet did not expect this"
+TRAP = "open('sprung', 'w')\ndef spring(*arguments, **options):\n    open('sprung', 'w')\n"
+
+
+class TooLong(BaseException):
+    """A case did not end in time; not an `Exception`, so that nothing on its way can catch it."""
+
+
+@dataclass
+class Found:
+    """What a series of cases showed."""
+
+    cases: int = 0
+    codes: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+
+    def report(self) -> dict[str, Any]:
+        """For a result file."""
+        return {
+            "cases": self.cases,
+            "codes": dict(sorted(self.codes.items())),
+            "faults": len(self.faults),
+            "first_faults": self.faults[:20],
+            "slowest_seconds": round(self.slowest, 2),
+        }
+
+
+@contextlib.contextmanager
+def limited(seconds: float = LIMIT) -> Iterator[None]:
+    """Ends what takes longer."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def quietly(words: Sequence[str]) -> tuple[int, str]:
+    """Exit code and stderr of a command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = command_line(list(words))
+    return code, err.getvalue()
+
+
+def make_run(folder: Path) -> Path:
+    """A finished run with its checkpoint, its exports, an image, and a file of settings."""
+    run = folder / "run"
+    words = ["search", "--space", SPACE, "--data", DATA, "--epochs", "0.05", "--out", str(run), "--quiet"]
+    code, said = quietly([*words, "--budget", "macs<=90%"])
+    if code:
+        raise RuntimeError(said)
+    for kind in ("safetensors", "onnx"):
+        code, said = quietly(["export", str(run), "--format", kind])
+        if code:
+            raise RuntimeError(said)
+    from PIL import Image
+
+    Image.new("L", (9, 7)).save(run / "image.png")
+    (run / "settings.toml").write_text(f'space = "{SPACE}"\ndata = "{DATA}"\nbudgets = ["macs<=50%"]\nepochs = 1\n')
+    (run / "report.html").unlink(missing_ok=True)
+    (run / "network.pt2").unlink(missing_ok=True)
+    return run
+
+
+def resealed(data: bytes) -> bytes:
+    """A model file with a seal that fits, as anybody can make it."""
+    place = data.find(CHECKSUM.encode())
+    start = next((i for i in range(place + len(CHECKSUM), place + len(CHECKSUM) + 6) if data[i : i + 1].isalnum()), -1)
+    if place < 0 or start < 0:
+        return data
+    blank = data[:start] + UNSEALED.encode() + data[start + 64 :]
+    return blank[:start] + sha256(blank).encode() + blank[start + 64 :]
+
+
+def mutated(name: str, data: bytes, rng: random.Random) -> bytes:
+    """A file as it may be after damage, or after somebody wrote into it with care."""
+    if rng.random() < 0.3:
+        return bytes_of(data, rng)
+    if name.endswith(".json"):
+        return json.dumps(value_of(json.loads(data), rng)).encode("utf-8", "surrogatepass")
+    if name.endswith(".jsonl"):
+        lines = data.decode().splitlines() or ["{}"]
+        place = rng.randrange(len(lines))
+        lines[place] = json.dumps(value_of(json.loads(lines[place]), rng))
+        return "\n".join(lines).encode("utf-8", "surrogatepass")
+    if name.endswith(".toml"):
+        return text_of(data.decode(), rng).encode("utf-8", "surrogatepass")
+    if name.endswith((".safetensors", ".checkpoint")):
+        return resealed(_header_mutated(data, rng))
+    return resealed(bytes_of(data, rng))
+
+
+def _header_mutated(data: bytes, rng: random.Random) -> bytes:
+    """The header of a safetensors file changed: shapes, offsets, and the values inside its texts."""
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    texts = header.get("__metadata__", {})
+    key = rng.choice(sorted(texts)) if texts and rng.random() < 0.8 else None
+    if key is None:
+        header = value_of(header, rng)
+    else:
+        try:
+            texts[key] = json.dumps(value_of(json.loads(texts[key]), rng))
+        except ValueError:
+            texts[key] = text_of(texts[key], rng)
+    written = json.dumps(header).encode("utf-8", "surrogatepass")
+    return len(written).to_bytes(8, "little") + written + data[8 + length :]
+
+
+def commands(name: str, run: Path, out: Path) -> list[list[str]]:
+    """The commands that read a file."""
+    folder, image = str(run), str(run / "image.png")
+    if name.startswith("model."):
+        return [["predict", str(run / name), image], ["certify", str(run / name), "--budget", "macs<=1G"]]
+    if name == "image.png":
+        return [["predict", str(run / "model.safetensors"), image]]
+    if name == "settings.toml":
+        words = ["--out", str(out / "new"), "--quiet"]
+        return [
+            ["search", "--config", str(run / name), "--dry-run", *words],
+            ["sweep", str(run / name), "--dry-run", *words],
+        ]
+    if name.endswith(".checkpoint"):
+        return [["search", "--resume", "--out", folder, "--quiet", "--max-time", "1s"]]
+    every = [["show", folder], ["runs", str(run.parent)], ["show", folder, "--json"], ["certify", folder]]
+    every.append(["export", folder, "--format", "safetensors", "-o", str(out / "a.safetensors"), "--force"])
+    every.append(["draw", folder, "-o", str(out / "a.svg"), "--force"])
+    if name == "architecture.json":
+        every.append(["cost", SPACE, "--architecture", str(run / name)])
+    if name == "config.json":
+        every.append(["search", "--resume", "--out", folder, "--quiet"])
+    return every
+
+
+def folders(made: Path, cases: int, seed: int, work: Path) -> Found:
+    """Cases of mutated files; each leaves nothing behind outside its own folders."""
+    rng, found = random.Random(seed), Found()
+    run, out = work / "runs" / "run", work / "out"
+    run.parent.mkdir(parents=True)
+    shutil.copytree(made, run)
+    out.mkdir()
+    (work / "trap.py").write_text(TRAP)
+    names = sorted(str(path.relative_to(made)) for path in made.rglob("*") if path.is_file() and path.name != ".lock")
+    originals = {name: (made / name).read_bytes() for name in names}
+    rare = {
+        name
+        for name in names
+        if name.endswith(".checkpoint") or name in ("records.jsonl", "profile.json", "settings.toml")
+    }
+    before = _seen(work)
+    with contextlib.chdir(work):
+        for _ in range(cases):
+            name = rng.choice(names)
+            if name in rare and rng.random() < 0.98:
+                name = rng.choice(("config.json", "model.safetensors", "summary.json", "certificate.json"))
+            (run / name).parent.mkdir(exist_ok=True)
+            (run / name).write_bytes(mutated(name, originals[name], rng))
+            if name.endswith(".checkpoint"):
+                (run / "summary.json").unlink()
+            words = _chosen(commands(name, run, out), rng)
+            _case(words, found, f"{name}: {' '.join(words[:2])}")
+            if _seen(work) != before:
+                found.faults.append(f"{name}: {words} changed a file outside the run")
+                before = _seen(work)
+            if name.endswith(".checkpoint") or words[0] in ("search", "sweep"):
+                shutil.rmtree(run)
+                shutil.copytree(made, run)
+                shutil.rmtree(out / "new", ignore_errors=True)
+            else:
+                (run / name).write_bytes(originals[name])
+    return found
+
+
+def _chosen(every: list[list[str]], rng: random.Random) -> list[str]:
+    """Mostly a quick command; one that builds or measures networks takes ten times as long."""
+    quick = [words for words in every if words[0] not in SLOW]
+    return rng.choice(every if rng.random() < SLOW_SHARE or not quick else quick)
+
+
+def _seen(work: Path) -> list[tuple[str, int]]:
+    return sorted((path.name, path.stat().st_size) for path in work.iterdir() if path.is_file())
+
+
+def _case(words: Sequence[str], found: Found, what: str) -> None:
+    start = time.perf_counter()
+    found.cases += 1
+    try:
+        with limited():
+            code, said = quietly(words)
+    except TooLong:
+        found.faults.append(f"{what}: more than {LIMIT:g} s")
+        return
+    except BaseException as error:  # the program itself may not end
+        found.faults.append(f"{what}: {type(error).__name__}: {error!s:.200}")
+        return
+    found.slowest = max(found.slowest, time.perf_counter() - start)
+    found.codes[str(code)] += 1
+    if code not in CODES or UNEXPECTED in said or "Traceback" in said:
+        found.faults.append(f"{what}: {code}, {said.strip()[-300:]}")
+        if "--where" in sys.argv:
+            print(quietly([*words, "--debug"])[1][-1500:])
+
+
+def grammars() -> dict[str, Grammar]:
+    """The texts that people write, the functions that read them, and examples to begin from."""
+    net = resnet_fabric(1, 2, 2, input_shape=(1, 8, 8))
+    known: dict[str, Grammar] = {
+        "budget": (lambda text: _budget(text, net), BUDGETS),
+        "space": (
+            lambda text: build(text, (1, 8, 8), 10),
+            (SPACE, "neural-fabric:width=2,scales=2", "a.b:c"),
+        ),
+        "data": (load_data, (DATA, "embedded:size=8", "folder:path=nowhere", "cifar10:limit=5")),
+        "recipe": (lambda text: Config(recipe=text).make_recipe("classification"), ("fast", "paper", "fast:lr=0.1")),
+        "duration": (duration, ("30m", "1h30m", "90s", "1.5h")),
+        "shape": (input_shape, ("3x32x32", "8", "1×8×8")),
+        "machines": (lambda text: whole_numbers(text, "--machines"), ("1,2,4", "16")),
+        "unit": (lambda text: units.parse(text, "s"), ("12ms", "1.5 s", "3e-3")),
+        "architecture": (lambda text: find_architecture(net, text), ("full", "resnet-6", "found.json")),
+        "penalties": (_plan, ("0.1:10:5", "1:2:²", "0.1:10:999999999", "inf", "1", "nan")),
+        "settings": (lambda text: from_mapping(dict.fromkeys(("epochs", "seed", "device"), text), "x"), ("3", "cpu")),
+    }
+    return known
+
+
+def _budget(text: str, net: SuperNetwork) -> object:
+    """A budget; a share of a latency would be measured, which takes longer than all other texts together."""
+    return None if "latency" in text and "%" in text else parse(text, net)
+
+
+def _plan(text: str) -> object:
+    return make_plan({"penalties": [text], "budgets": ["macs<=3"], "recipes": ["paper"]}, "x")
+
+
+def texts(count: int, seed: int) -> Found:
+    """Mutated texts of every grammar: accepted, or refused in one sentence."""
+    rng, found, known = random.Random(seed), Found(), grammars()
+    for _ in range(count):
+        name = rng.choice(sorted(known))
+        read, examples = known[name]
+        text = text_of(rng.choice(examples), rng)
+        found.cases += 1
+        start = time.perf_counter()
+        try:
+            with limited():
+                read(text)
+            found.codes["accepted"] += 1
+        except UserError:
+            found.codes["refused"] += 1
+        except BaseException as error:  # anything else is a fault
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            found.faults.append(
+                f"{name} {text[:80]!r}: {type(error).__name__}: {error!s:.100} ({where.filename[-30:]}:{where.lineno})"
+            )
+        found.slowest = max(found.slowest, time.perf_counter() - start)
+    return found
+
+
+def main() -> int:
+    """All cases; exit code 1 if one of them shows a fault."""
+    sys.argv = [word for word in sys.argv if word != "--where"] + ["--where"] * ("--where" in sys.argv)
+    options = arguments(__doc__, cases=50_000, texts=10_000, seed=0)
+    pin_threads(1)
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        on_files = folders(make_run(work / "made"), options.cases, options.seed, work / "work")
+    on_texts = texts(options.texts, options.seed)
+    faults = len(on_files.faults) + len(on_texts.faults)
+    report = {"passed": not faults, "seeds": [options.seed], "files": on_files.report(), "texts": on_texts.report()}
+    write_result("fuzz", report)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
