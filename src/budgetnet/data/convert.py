@@ -111,8 +111,17 @@ def check_class_targets(split: Split, classes: int, where: str = "the data") -> 
     check_labels(targets, classes, where)
 
 
+def check_dense(values: Tensor, what: str) -> None:
+    """Refuses tensors that have no values, or not one for each place."""
+    if values.is_meta:
+        raise UserError(f"the {what} are on the meta device, without values; give tensors with values.")
+    if values.layout != torch.strided:
+        raise UserError(f"the {what} are {values.layout}; make them dense with to_dense().")
+
+
 def check_input(values: Tensor) -> Tensor:
     """Inputs that a network can take; doubles become floats."""
+    check_dense(values, "inputs")
     if values.dtype == torch.uint8:
         return _check_images(values)
     if values.is_complex():
@@ -122,6 +131,7 @@ def check_input(values: Tensor) -> Tensor:
 
 def check_target(values: Tensor) -> Tensor:
     """Targets of any kind: whole numbers as int64, doubles as floats."""
+    check_dense(values, "targets")
     if values.is_complex():
         raise UserError(f"the targets are {values.dtype}; give real numbers.")
     if not values.is_floating_point():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -175,9 +176,20 @@ def _inputs(node: NodeProto) -> Iterator[str]:
             yield from _inputs(inner)
 
 
+_EXPORTING = threading.RLock()
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Torch's exporters log lines and warn about parts of themselves, which tell a user nothing."""
+    """Torch's exporters log lines and warn about parts of themselves, which tell a user nothing.
+
+    One thread at a time: they keep what they are about in globals, as do loggers and warnings.
+    """
+    with _EXPORTING:
+        yield from _quiet()
+
+
+def _quiet() -> Iterator[None]:
     levels = [(logger, logger.level) for logger in map(logging.getLogger, ("torch", "torch.onnx", "torch.export"))]
     try:
         for logger, _ in levels:

@@ -35,6 +35,7 @@ from budgetnet.records.folder import RunFolder, new_folder
 from budgetnet.records.records import Fan, JsonLines, Sink, finite
 from budgetnet.records.results import BudgetResult, DataDescription, Origin, Summary
 from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
+from budgetnet.runs.arguments import check_arguments, check_network
 from budgetnet.runs.config import Config, from_mapping
 from budgetnet.runs.job import Checked, Job, check_examples, check_job, make_runner, make_trainer, prepare
 from budgetnet.runs.resume import check_origin, fingerprint, restore
@@ -334,13 +335,10 @@ def search(
     targets and return a value per example (or one mean); the default is cross entropy and accuracy. `settings` are
     fields of `Config`: epochs, groups, batch_size, seed, max_time, threads, device.
     """
-    if not isinstance(net, SuperNetwork):
-        raise UserError(
-            f"{type(net).__name__} is not a super network; make one of a model with budgetnet.from_model(model, inputs)"
-        )
+    check_network(net)
     if train is None or validation is None:
         raise UserError("search() was given no training or no validation data; it needs both, of different examples")
-    budgets = [budgets] if isinstance(budgets, str) else budgets
+    budgets = check_arguments(budgets, recipe, out, augmentation)
     name = recipe if isinstance(recipe, str) else recipe.name
     given = {"space": OWN, "data": OWN, "budgets": tuple(str(b) for b in budgets), "recipe": name, **settings}
     config = from_mapping(given, "search()")
@@ -359,7 +357,7 @@ def search(
     for feed in feeds:
         check_examples(net, feed, classes=net.shapes.output[0] if task.loss is cross_entropy else None)
     about = DataDescription(OWN, OWN, (), tuple(net.input_shape), "none", task.metric.about)
-    parsed = parse_all(budgets, net, example=next(feeds[1].evaluation())[0])
+    parsed = parse_all(budgets, net, example=next(feeds[1].evaluation())[0], own=_named(budgets))
     job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about, device=device)
     return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))
 
