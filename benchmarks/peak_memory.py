@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from benchmarks._common import pin_threads, summarise, write_result
+from budgetnet.costs.footprints import run_peak
 from budgetnet.costs.latency.predictor import random_architectures
-from budgetnet.costs.memory import peak_memory, run_peak
+from budgetnet.costs.memory import peak_memory
 from budgetnet.network.extract import extract
 from budgetnet.spaces import build
 

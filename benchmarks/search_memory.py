@@ -22,7 +22,7 @@ from benchmarks._networks import LARGE, SHARES, SMALL, Sampled, Size, fabric_ste
 from budgetnet.budgets.budget import parse_all
 from budgetnet.budgets.feasibility import check, profile
 from budgetnet.costs import AdditiveCost
-from budgetnet.costs.memory import allocated_peak
+from budgetnet.costs.footprints import allocated_peak
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.runs.config import Config
 from budgetnet.strategies.start import budgeted_start

@@ -11,6 +11,8 @@ from budgetnet.budgets.budget import parse_all
 from budgetnet.budgets.certificate import certify
 from budgetnet.budgets.feasibility import smallest
 from budgetnet.costs import bind, count
+from budgetnet.costs.footprints import run_peak
+from budgetnet.costs.traffic import place
 from budgetnet.errors import UserError
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
@@ -81,7 +83,28 @@ def test_a_certificate_counts_the_narrowed_network(net: SuperNetwork) -> None:
     assert methods == ["exact, counted on the network"] * 3 + ["exact"]
 
 
-@pytest.mark.parametrize("name", ["peak_memory", "file_size", "latency"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_peak_memory_is_that_of_a_real_run_to_the_byte(net: SuperNetwork, rows: Tensor, batch: int) -> None:
+    found = bind(f"peak_memory({batch})", net).evaluate(rows).tolist()
+    for architecture, value in zip(architectures(net, rows), found, strict=True):
+        assert value == run_peak(extract(net.eval(), architecture), torch.zeros(batch, WIDTH))
+
+
+def test_a_bundle_reads_the_value_that_crosses_once(net: SuperNetwork, rows: Tensor) -> None:
+    """Everything but the source is in the cloud: its value crosses, and the output comes back."""
+    cost = place(net, {"i", "m", "b"})
+    assert set(cost.evaluate(rows).tolist()) == {4.0 * (WIDTH + 2)}
+    gated = place(net, {"i", "m"})
+    for architecture, value in zip(architectures(net, rows), gated.evaluate(rows).tolist(), strict=True):
+        assert value == (4 * (WIDTH + WIDTH) if len(architecture) > 1 else 0)
+
+
+def test_a_node_within_a_chain_cannot_be_placed_apart(net: SuperNetwork) -> None:
+    with pytest.raises(UserError, match="'i' lies within layers that run as one up to 'm'"):
+        place(net, {"i"})
+
+
+@pytest.mark.parametrize("name", ["file_size", "latency"])
 def test_costs_that_do_not_know_units_refuse_them(net: SuperNetwork, name: str) -> None:
     with pytest.raises(UserError, match=f"the cost {name} does not know"):
         bind(name, net)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from budgetnet.costs import bind
+from budgetnet.costs.footprints import Call, Footprint, peak, run_peak, state_bytes
 from budgetnet.costs.latency.predictor import random_architectures
-from budgetnet.costs.memory import Call, Footprint, peak, peak_memory, run_peak, state_bytes
+from budgetnet.costs.memory import peak_memory
 from budgetnet.errors import UserError
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Edge, Graph

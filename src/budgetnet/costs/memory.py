@@ -1,82 +1,62 @@
 """`peak_memory`: the largest sum of live activations over the execution order, plus parameters and the input.
 
 By analysis of the extracted network's order: a value lives from the call that makes it to the last one that reads it.
-What a module allocates within its call, workspaces of convolutions too, is found once per kind of module by running it.
+What a call allocates, workspaces of convolutions too, is found once per kind of module, and of a bundle once per width,
+by running it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import math
-import os
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
-from torch.profiler import ProfilerActivity, profile
 
-from budgetnet.costs.base import Cost, least_path, refuse_bundles
+from budgetnet.costs.base import Cost, least_path
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
-from budgetnet.costs.latency.timing import torch_threads
+from budgetnet.costs.footprints import Call, Footprint, Part, measured_part, peak, run_peak
+from budgetnet.costs.kinds import kind_of, narrowed_kind
 from budgetnet.errors import UserError
-from budgetnet.export.pieces import signature
 from budgetnet.network.executor.sums import add_up, writes_into_input
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
+from budgetnet.network.slices import Keeps, Region
 from budgetnet.network.supernet import SuperNetwork, rewritable
 
 COMPARED = 2
-"""Networks that a refresh runs for real."""
+"""Networks that a refresh runs for real: each takes a few milliseconds, and the analysis is exact or nearly so."""
+MOST_EXAMPLES = 2**16
+"""The largest batch; a larger one is a typing error, and would fill the memory that is to be measured."""
+
+IN_PLACE = Footprint(0, 0, 0)
+"""A call that writes into the first value that it reads."""
+
+Strides = tuple[int, ...]
 
 
-class Footprint(NamedTuple):
-    """Bytes of a module: its state, the most that a call holds besides its input, its output (0: it is the input)."""
+class _Value(NamedTuple):
+    """A value of the network under analysis: its number among the calls' values, and its memory layout."""
 
-    state: int
-    peak: int
-    output: int
-
-
-class Call(NamedTuple):
-    """One call of an extracted network: the values that it reads, and what it holds and gives."""
-
-    reads: tuple[int, ...]
-    footprint: Footprint
-
-
-def peak(calls: Sequence[Call]) -> int:
-    """The most bytes held at a time. Value 0 is the input, which the caller keeps; call i makes value i + 1.
-
-    A value is held until the last call that reads it returns; one that is its own input is held as that input.
-    """
-    owner = [0]
-    for call in calls:
-        owner.append(len(owner) if call.footprint.output else owner[call.reads[0]])
-    last = {owner[value]: i for i, call in enumerate(calls) for value in call.reads}
-    last[owner[-1]] = len(calls)
-    held = highest = 0
-    for i, call in enumerate(calls):
-        highest = max(highest, held + call.footprint.peak)
-        held += call.footprint.output
-        for value in {owner[value] for value in call.reads}:
-            if value and last[value] == i:
-                held -= calls[value - 1].footprint.output
-    return max(highest, held)
+    number: int
+    strides: Strides
 
 
 class PeakMemory(Cost):
-    """The analysis for every architecture of a super network."""
+    """The analysis for every architecture of a super network.
+
+    Args:
+        net: The super network.
+        batch: How many examples the extracted network is given at once.
+    """
 
     measured = True
 
     def __init__(self, net: SuperNetwork, batch: int) -> None:
         super().__init__(net.graph)
-        refuse_bundles(net, "peak_memory")
         self.net, self.batch = net, batch
 
     def evaluate(self, live: Tensor) -> Tensor:
@@ -100,7 +80,7 @@ class PeakMemory(Cost):
     def smallest(self) -> Architecture | None:
         """The exact minimum. Edges only add, so it is a path: for each bound on a step, the path of least state."""
         graph = self.net.graph
-        if bool(graph.fixed.any()):
+        if bool(graph.fixed.any()) or graph.bundles:
             return least_path(graph, [1.0] * len(graph.edges))
         step = [self._step(edge) for edge in range(len(graph.edges))]
         best: tuple[float, list[int]] = (math.inf, [])
@@ -113,14 +93,10 @@ class PeakMemory(Cost):
             best = min(best, (self._of(gates), path), key=lambda pair: pair[0])
         return Architecture(graph, frozenset(graph.edges[edge].name for edge in best[1]))
 
-    @cached_property
-    def _footprints(self) -> _Footprints:
-        return _footprints(self.net, self.batch)
-
     def _evidence(self, architecture: Architecture, network: fx.GraphModule) -> Evidence:
         analysis = self(architecture)
-        images = torch.zeros((self.batch, *self.net.input_shape), dtype=self.net.input_dtype)
-        real = float(run_peak(network.cpu().eval(), images))
+        inputs = self.net.inputs.tensors(self.net.inputs.example(self.batch, "cpu"))
+        real = float(run_peak(network.cpu().eval(), *inputs))
         how = {
             "method": "liveness analysis, and a real run",
             "analysis": analysis,
@@ -131,155 +107,220 @@ class PeakMemory(Cost):
 
     def _step(self, edge: int) -> int:
         """The most that an edge and the activation after it hold on a path."""
-        found, source, target = self._footprints, self.net.graph.sources[edge], self.net.graph.targets[edge]
-        after = 0 if found.own[edge] and found.relu[target] else found.activations[target].peak
-        return max(found.values[source] + found.edges[edge].peak, found.additions[target].output + after)
+        found, source, target = self._parts, self.graph.sources[edge], self.graph.targets[edge]
+        part = found.operation(edge, (), found.contiguous(source))
+        written = found.own[edge] and found.relu[target]
+        after = 0 if written else _alone(found.activation(target, found.contiguous(target, summed=True)))
+        return max(found.value_bytes(source) + _alone(part), found.sum_bytes(target) + after)
 
     def _state(self, edge: int) -> int:
-        return self._footprints.edges[edge].state + self._footprints.activations[self.net.graph.targets[edge]].state
+        found, source, target = self._parts, self.graph.sources[edge], self.graph.targets[edge]
+        after = found.activation(target, found.contiguous(target, summed=True))
+        return found.operation(edge, (), found.contiguous(source)).state + after.state
+
+    @cached_property
+    def _parts(self) -> _Parts:
+        return _Parts(self.net, self.batch)
 
     def _of(self, live: Sequence[bool]) -> float:
         """The calls of the extracted network, in its order, and their peak."""
-        graph, found = self.net.graph, self._footprints
-        state = found.input + found.stem.state + found.head.state
-        calls: list[Call] = []
+        graph, found = self.graph, self._parts
+        calls = _Calls()
+        sides = calls.add(found.prelude, [_Value(0, ())] * len(self.net.inputs.names)) if found.prelude else []
+        state = found.input_bytes + (found.prelude.state if found.prelude else 0)
+        values: list[_Value | None] = [None] * len(graph.nodes)
+        values[0] = calls.add(found.stem, [_Value(0, ())])[0]
+        arriving = [[number for number in numbers if found.lives(number, live)] for numbers in found.arriving]
+        state += found.stem.state
+        for node, numbers in enumerate(arriving):
+            terms: list[_Value] = []
+            for number in numbers:
+                operation, source = graph.operations[number], values[graph.operations[number].source]
+                assert source is not None
+                keeps = tuple(tuple(live[edge] for edge in axis) for axis in operation.axes)
+                part = found.operation(number, keeps, source.strides)
+                terms += calls.add(part, [source, *(sides[i] for i in found.sides[number])])
+                state += part.state
+            if not terms:
+                continue
+            total, fresh = self._sum(calls, node, terms, [found.own[number] for number in numbers])
+            after = found.activation(node, total.strides)
+            state += after.state
+            written = fresh and found.relu[node]
+            values[node] = calls.write(total) if written else calls.add(after, [total])[0]
+        last = values[-1]
+        assert last is not None
+        head = found.head(last.strides)
+        calls.add(head, [last])
+        return float(state + head.state + peak(calls.used() if found.prelude else calls.all))
 
-        def call(footprint: Footprint, *reads: int) -> int:
-            if footprint is NOTHING:
-                return reads[0]
-            calls.append(Call(reads, footprint))
-            return len(calls)
-
-        values = [call(found.stem, 0)] * len(graph.nodes)
-        for node, incoming in enumerate(graph.incoming):
-            kept = [edge for edge in incoming if live[edge]]
-            terms = [call(found.edges[edge], values[graph.sources[edge]]) for edge in kept]
-            if terms:
-                order, written, fresh = add_up([found.own[edge] for edge in kept])
-                total = terms[order[0]]
-                for term in order[1:]:
-                    total, written = call(IN_PLACE if written else found.additions[node], total, terms[term]), True
-                values[node] = call(IN_PLACE if fresh and found.relu[node] else found.activations[node], total)
-                state += found.activations[node].state + sum(found.edges[edge].state for edge in kept)
-        call(found.head, values[-1])
-        return float(state + peak(calls))
+    def _sum(self, calls: _Calls, node: int, terms: Sequence[_Value], own: Sequence[bool]) -> tuple[_Value, bool]:
+        """The sum of terms as the extracted network adds them, and whether nobody else reads it."""
+        order, written, fresh = add_up(own)
+        total = terms[order[0]]
+        for term in order[1:]:
+            if written:
+                total = calls.write(total, terms[term])
+            else:
+                strides = self._parts.added(node, total.strides, terms[term].strides)
+                total = calls.new(self._parts.sum_bytes(node), strides, total, terms[term])
+            written = True
+        return total, fresh
 
 
-MOST_EXAMPLES = 2**16
+class _Calls:
+    """The calls of an extracted network, as they are put together."""
+
+    def __init__(self) -> None:
+        self.all: list[Call] = []
+
+    def add(self, part: Part, inputs: Sequence[_Value]) -> list[_Value]:
+        """The calls of a part on these inputs; the values that it gives."""
+        begin, count = len(self.all), len(inputs)
+
+        def number(value: int) -> int:
+            if value > count:
+                return begin + value - count
+            return inputs[value - 1].number if value else 0
+
+        self.all += [Call(tuple(map(number, call.reads)), call.footprint) for call in part.calls]
+        return [_Value(number(output), strides) for output, strides in zip(part.outputs, part.strides, strict=True)]
+
+    def write(self, value: _Value, *others: _Value) -> _Value:
+        """A call that writes into a value."""
+        self.all.append(Call((value.number, *(other.number for other in others)), IN_PLACE))
+        return _Value(len(self.all), value.strides)
+
+    def new(self, size: int, strides: Strides, *reads: _Value) -> _Value:
+        """A call that makes a value and holds nothing else."""
+        self.all.append(Call(tuple(value.number for value in reads), Footprint(0, size, size)))
+        return _Value(len(self.all), strides)
+
+    def used(self) -> list[Call]:
+        """The calls without those whose values nobody reads: side values of edges that are gone."""
+        wanted = {len(self.all)}
+        for i in range(len(self.all), 0, -1):
+            if i in wanted:
+                wanted.update(self.all[i - 1].reads)
+        place = {old: new for new, old in enumerate(sorted(wanted - {0}), 1)} | {0: 0}
+        return [Call(tuple(place[r] for r in self.all[i - 1].reads), self.all[i - 1].footprint) for i in place if i]
+
+
+class _Parts:
+    """The parts of a super network, each measured once per kind, width and memory layout of its input."""
+
+    def __init__(self, net: SuperNetwork, batch: int) -> None:
+        self.net, self.batch, graph = net, batch, net.graph
+        inputs = net.inputs.tensors(net.inputs.example(batch, "cpu"))
+        self.main = inputs[net.inputs.main]
+        self.input_bytes = sum(value.numel() * value.element_size() for value in inputs)
+        self.prelude = None if net.prelude is None else measured_part(net.prelude.body, inputs)
+        with torch.inference_mode():
+            self._side_values = () if net.prelude is None else net.prelude.body.cpu().eval()(*inputs)
+        self.sides = [module.sides if isinstance(module, Region) else () for module in net.edge_modules]
+        self.own = [rewritable(module) for module in net.edge_modules]
+        self.relu = [writes_into_input(module) for module in net.activations]
+        self.arriving: list[list[int]] = [[] for _ in graph.nodes]
+        for number, operation in enumerate(graph.operations):
+            self.arriving[operation.target].append(number)
+        self._kinds: dict[Hashable, int] = {}
+        named = zip(net.edge_modules, (operation.name for operation in graph.operations), strict=True)
+        self._operation_kinds = [self._number(kind_of(module, name)) for module, name in named]
+        nodes = zip(net.activations, graph.nodes, strict=True)
+        self._node_kinds = [self._number(kind_of(module, f"node {name}")) for module, name in nodes]
+        self._known: dict[Hashable, Part] = {}
+        self._sums: dict[Hashable, Strides] = {}
+        main = (tuple(self.main.shape[1:]), self.main.dtype, tuple(self.main.stride()))
+        self.stem = self._measured(net.stem, main)
+
+    def _number(self, kind: Hashable) -> int:
+        return self._kinds.setdefault(kind, len(self._kinds))
+
+    def lives(self, number: int, live: Sequence[bool]) -> bool:
+        """Whether any edge of an operation is live."""
+        return any(live[edge] for edge in self.net.graph.operations[number].edges)
+
+    def operation(self, number: int, keeps: Keeps, strides: Strides) -> Part:
+        """What an operation does with these units on a value of this layout."""
+        operation, module = self.net.graph.operations[number], self.net.edge_modules[number]
+        width = narrowed_kind(module, keeps) if isinstance(module, Region) and operation.bundle else ()
+        value = (self.net.shapes.nodes[operation.source], self.net.shapes.dtypes[operation.source], strides)
+        key = (self._operation_kinds[number], width, value)
+        if key not in self._known:
+            beside = [self._side_values[i] for i in self.sides[number]]
+            if isinstance(module, Region):
+                module = module.narrow(keeps) if operation.bundle else module.body
+            self._known[key] = self._measured(module, value, beside)
+        return self._known[key]
+
+    def activation(self, node: int, strides: Strides) -> Part:
+        """What the activation of a node does on a sum of this layout."""
+        value = (self.net.shapes.sums[node], self.net.shapes.dtypes[node], strides)
+        key = (self._node_kinds[node], value)
+        if key not in self._known:
+            self._known[key] = self._measured(self.net.activations[node], value)
+        return self._known[key]
+
+    def head(self, strides: Strides) -> Part:
+        """What the head does on a value of this layout."""
+        key = ("head", strides)
+        if key not in self._known:
+            value = (self.net.shapes.nodes[-1], self.net.shapes.dtypes[-1], strides)
+            self._known[key] = self._measured(self.net.head, value)
+        return self._known[key]
+
+    def _measured(
+        self, module: nn.Module, value: tuple[tuple[int, ...], torch.dtype, Strides], sides: Sequence[Tensor] = ()
+    ) -> Part:
+        shape, dtype, strides = value
+        if isinstance(module, nn.Identity):
+            return Part(1, 0, (), (1,), (strides,))
+        size = (self.batch, *shape)
+        numbers = 1 + sum((length - 1) * stride for length, stride in zip(size, strides, strict=True))
+        return measured_part(module, [torch.zeros(numbers, dtype=dtype).as_strided(size, strides), *sides])
+
+    def contiguous(self, node: int, summed: bool = False) -> Strides:
+        """The strides of a node's value, or sum, as a new tensor has them."""
+        shape = (self.net.shapes.sums if summed else self.net.shapes.nodes)[node]
+        return tuple(torch.empty((self.batch, *shape), device="meta").stride())
+
+    def value_bytes(self, node: int) -> int:
+        """Bytes of a node's value."""
+        return self.batch * math.prod(self.net.shapes.nodes[node]) * self.net.shapes.dtypes[node].itemsize
+
+    def sum_bytes(self, node: int) -> int:
+        """Bytes of a node's sum."""
+        return self.batch * math.prod(self.net.shapes.sums[node]) * self.net.shapes.dtypes[node].itemsize
+
+    def added(self, node: int, one: Strides, other: Strides) -> Strides:
+        """The layout of a sum of two values at a node."""
+        if one == other:
+            return one
+        shape = (self.batch, *self.net.shapes.sums[node])
+        key = (shape, one, other)
+        if key not in self._sums:
+            first, second = (torch.empty_strided(shape, strides, device="meta") for strides in (one, other))
+            self._sums[key] = tuple((first + second).stride())
+        return self._sums[key]
+
+
+def _alone(part: Part) -> int:
+    """The peak of a part whose inputs the caller keeps."""
+    calls = _Calls()
+    calls.add(part, [_Value(0, ())] * part.inputs)
+    return peak(calls.all)
 
 
 def peak_memory(net: SuperNetwork, batch: int = 1) -> PeakMemory:
-    """Bytes that a forward pass of the extracted network holds at its peak, on one thread: values, state and input."""
+    """Bytes that a forward pass of the extracted network holds at its peak, on one thread: values, state and input.
+
+    Args:
+        net: The super network.
+        batch: How many examples it is given at once.
+
+    Returns:
+        The cost.
+    """
     if not 1 <= batch <= MOST_EXAMPLES:
         raise UserError(f"batch={batch} cannot be run; use 1 to {MOST_EXAMPLES}")
     return PeakMemory(net, batch)
-
-
-NOTHING = Footprint(0, 0, 0)
-"""An identity, which the extracted network does not call."""
-IN_PLACE = Footprint(0, 0, 0)
-"""A call that writes into the first value that it reads."""
-
-
-@dataclass(frozen=True)
-class _Footprints:
-    input: int
-    stem: Footprint
-    edges: tuple[Footprint, ...]
-    additions: tuple[Footprint, ...]
-    activations: tuple[Footprint, ...]
-    values: tuple[int, ...]
-    head: Footprint
-    own: tuple[bool, ...]
-    """Edges whose output is nobody else's, so that sums and activations are written into it."""
-    relu: tuple[bool, ...]
-    """Nodes whose activation can be written into its input."""
-
-
-def _footprints(net: SuperNetwork, batch: int) -> _Footprints:
-    """Runs every kind of module once."""
-    known: dict[Hashable, Footprint] = {}
-    shapes = net.shapes
-
-    def of(module: nn.Module, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Footprint:
-        key = (signature(module) or name, shape, dtype)
-        if key not in known:
-            known[key] = _footprint(module, torch.zeros((batch, *shape), dtype=dtype))
-        return known[key]
-
-    def size(shape: tuple[int, ...], dtype: torch.dtype) -> int:
-        return batch * math.prod(shape) * dtype.itemsize
-
-    nodes = list(zip(net.graph.nodes, shapes.sums, shapes.dtypes, strict=True))
-    return _Footprints(
-        size(net.input_shape, net.input_dtype),
-        of(net.stem, "stem", net.input_shape, net.input_dtype),
-        tuple(
-            of(module, edge.name, shapes.nodes[source], shapes.dtypes[source])
-            for module, edge, source in zip(net.edge_modules, net.graph.edges, net.graph.sources, strict=True)
-        ),
-        tuple(Footprint(0, size(shape, dtype), size(shape, dtype)) for _, shape, dtype in nodes),
-        tuple(of(module, *node) for module, node in zip(net.activations, nodes, strict=True)),
-        tuple(size(shape, dtype) for shape, dtype in zip(shapes.nodes, shapes.dtypes, strict=True)),
-        of(net.head, "head", shapes.nodes[-1], shapes.dtypes[-1]),
-        tuple(rewritable(module) for module in net.edge_modules),
-        tuple(writes_into_input(module) for module in net.activations),
-    )
-
-
-def _footprint(module: nn.Module, x: Tensor) -> Footprint:
-    if isinstance(module, nn.Identity):
-        return NOTHING
-    state = state_bytes(module)
-    run = copy.deepcopy(module).cpu().eval()
-    with torch.inference_mode():
-        output = run(x)
-    is_input = output.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
-    size = 0 if is_input else output.untyped_storage().nbytes()
-    return Footprint(state, max(_allocated(run, x), size), size)
-
-
-def state_bytes(module: nn.Module) -> int:
-    """Bytes of parameters and buffers."""
-    return sum(t.numel() * t.element_size() for t in [*module.parameters(), *module.buffers()])
-
-
-def run_peak(network: nn.Module, images: Tensor) -> int:
-    """The same bytes from a real run: what torch's allocator handed out at the peak, with state and input."""
-    return _allocated(network, images) + state_bytes(network) + images.numel() * images.element_size()
-
-
-def _allocated(module: nn.Module, x: Tensor) -> int:
-    """The most bytes allocated at a time during a call, by torch's own profiler; the first call is to warm up."""
-    with torch_threads(1), torch.inference_mode():
-        module(x.clone())
-        return allocated_peak(lambda: module(x))
-
-
-def allocated_peak(run: Callable[[], object]) -> int:
-    """The most bytes that torch's allocator held while something ran, above what it held before."""
-    with _silent_profiler(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        output = run()
-    del output
-    recorded = profiler.profiler
-    assert recorded is not None
-    assert recorded.kineto_results is not None
-    events = [event for event in recorded.kineto_results.events() if event.name() == "[memory]"]
-    held = highest = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        highest = max(highest, held)
-    return highest
-
-
-@contextlib.contextmanager
-def _silent_profiler() -> Iterator[None]:
-    """The profiler's library writes lines about itself to standard error, unless told before its first use."""
-    name = "KINETO_LOG_LEVEL"
-    before = os.environ.get(name)
-    os.environ.setdefault(name, "99")
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
