@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from torch import nn
+from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 M = TypeVar("M", bound=nn.Module)
@@ -15,13 +16,31 @@ _NORMS = {nn.Conv1d: nn.BatchNorm1d, nn.Conv2d: nn.BatchNorm2d, nn.Conv3d: nn.Ba
 
 
 def fold(module: M) -> M:
-    """A copy in eval mode; the `nn.Sequential`s inside it hold no batch norm after a convolution or linear layer."""
+    """A copy in eval mode; its graph and `nn.Sequential`s hold no batch norm after a convolution or linear layer."""
     folded = copy.deepcopy(module).eval()
     for parent in list(folded.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Sequential:
                 setattr(parent, name, nn.Sequential(*_fused(child)))
+    for graph_module in [child for child in folded.modules() if isinstance(child, fx.GraphModule)]:
+        _fold_graph(graph_module)
     return folded
+
+
+def _fold_graph(module: fx.GraphModule) -> None:
+    """Folds a batch norm that alone reads a layer's output; layers that are called twice stay."""
+    calls = [node for node in module.graph.nodes if node.op == "call_module"]
+    times = Counter(node.target for node in calls)
+    for node in calls:
+        before = node.args[0]
+        if isinstance(before, fx.Node) and before.op == "call_module" and len(before.users) == 1:
+            layer, norm = (module.get_submodule(str(call.target)) for call in (before, node))
+            if _foldable(layer, norm) and times[before.target] == times[node.target] == 1:
+                module.set_submodule(str(before.target), _fuse(layer, norm))
+                node.replace_all_uses_with(before)
+                module.graph.erase_node(node)
+    module.delete_all_unused_submodules()
+    module.recompile()
 
 
 def _fused(layers: Iterable[nn.Module]) -> list[nn.Module]:

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-from budgetnet.errors import UserError
-from budgetnet.export.pieces import OPSET, Part, Piece, Pieces, need_onnx, tensors
+from budgetnet.errors import UserError, reason
+from budgetnet.export.pieces import OPSET, Part, Piece, Pieces, need_onnx, quiet, tensors
+from budgetnet.network.inputs import InputSpec
 from budgetnet.network.meta import example, on_meta
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def to_onnx(
     need_onnx()
     import onnx
 
+    if not _is_plain(network):
+        return _whole(network, input_shape, scaled)
     parts, output_shape = _parts(network, input_shape)
     exported = (pieces or Pieces()).of(list(parts.values()))
     graph = onnx.GraphProto(name="network")
@@ -47,6 +50,52 @@ def to_onnx(
         slot.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", *shape]))
     opsets = [onnx.helper.make_opsetid("", OPSET)]
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="budgetnet")
+
+
+def _is_plain(network: fx.GraphModule) -> bool:
+    """Whether a network is made of modules with one input and of additions, as those of fabrics are."""
+    nodes = list(network.graph.nodes)
+    calls = [node for node in nodes if node.op not in ("placeholder", "output", "call_module")]
+    added = all(node.op == "call_function" and node.target in (operator.add, operator.iadd) for node in calls)
+    return added and sum(node.op == "placeholder" for node in nodes) == 1
+
+
+def _whole(network: fx.GraphModule, input_shape: Sequence[int], scaled: bool) -> ModelProto:
+    """A network of any operations, exported as one; several inputs have the names of the model's."""
+    spec = network.meta.get("inputs") or InputSpec("tensor", ("x",), (tuple(input_shape),), (torch.float32,))
+    names = [INPUT] if len(spec.names) == 1 else list(spec.names)
+    examples = spec.tensors(spec.example(2, "cpu"))
+    shapes = (tuple({0: torch.export.Dim.DYNAMIC} for _ in examples),)
+    module = _Scaled(network, scaled and examples[0].is_floating_point()).cpu().eval()
+    try:
+        with quiet(), torch.no_grad():
+            program = torch.export.export(module, examples, dynamic_shapes=shapes)
+            exported = torch.onnx.export(program, dynamo=True, verbose=False, opset_version=OPSET)
+    except Exception as error:  # a user's model may contain anything
+        raise UserError(f"the network cannot become ONNX ({reason(error)}); use other layers there") from error
+    assert exported is not None
+    model: ModelProto = exported.model_proto
+    model.ir_version = IR_VERSION
+    given = [value.name for value in (*model.graph.input, *model.graph.output)]
+    renamed = dict(zip(given, [*names, OUTPUT], strict=True))
+    for node in model.graph.node:
+        for values in (node.input, node.output):
+            values[:] = [renamed.get(value, value) for value in values]
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = renamed[value.name]
+    return model
+
+
+class _Scaled(nn.Module):
+    """A network whose first input may be given in [0, 1] instead of [−1, 1]."""
+
+    def __init__(self, network: nn.Module, scaled: bool) -> None:
+        super().__init__()
+        self.network, self.scaled = network, scaled
+
+    def forward(self, *inputs: Tensor) -> Any:
+        first = inputs[0] * 2 - 1 if self.scaled else inputs[0]
+        return self.network(first, *inputs[1:])
 
 
 def _parts(network: fx.GraphModule, input_shape: Sequence[int]) -> tuple[dict[fx.Node, Part], tuple[int, ...]]:

@@ -58,6 +58,7 @@ def extract(net: SuperNetwork, architecture: Architecture) -> fx.GraphModule:
         module.graph.eliminate_dead_code()
         module.recompile()
     module.delete_all_unused_submodules()
+    module.meta["inputs"] = net.inputs
     return module.train(net.training)
 
 
