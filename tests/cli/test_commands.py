@@ -20,6 +20,7 @@ from budgetnet.cli.commands import choices
 from budgetnet.costs.counts import ACCOUNTINGS
 from budgetnet.costs.steps import ALLOCATIONS
 from budgetnet.export import FORMATS
+from budgetnet.export.int8 import PRECISIONS
 from budgetnet.pictures.draw import THEMES
 from budgetnet.reproduce import SCALES
 from budgetnet.runs.config import DEVICES
@@ -132,6 +133,7 @@ def test_choices_are_those_that_the_package_accepts() -> None:
     assert choices.ACCOUNTINGS == ACCOUNTINGS
     assert choices.ALLOCATIONS == ALLOCATIONS
     assert tuple(FORMATS) == choices.FORMATS
+    assert choices.PRECISIONS == PRECISIONS
     assert tuple(AXES) == choices.AXES
 
 

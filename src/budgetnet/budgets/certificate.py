@@ -87,8 +87,38 @@ class BudgetEntry:
         return f"{verdict}: {printable(self.cost)} <= {maximum}: {measured}{bound} [{', '.join(how)}]"
 
 
-_TOLD = ("method", "network", "runtime", "threads", "batch", "samples", "value_before")
+_TOLD = (
+    *("method", "network", "runtime", "precision", "target", "processor", "threads", "batch", "samples"),
+    "value_before",
+)
 """What of `how` is printed; the rest is in the file."""
+
+
+@dataclass(frozen=True)
+class Int8Score:
+    """What quantisation does to the score of a network, on validation data.
+
+    Attributes:
+        fp32: The score of the network.
+        int8: The score of its int8 file.
+        drop: By how many hundredths of the score's unit (points of an accuracy) the file is worse.
+        allowed: The largest drop that was allowed.
+        holds: Whether the drop is within that.
+    """
+
+    fp32: Annotated[float, Range(nan=True)]
+    int8: Annotated[float, Range(nan=True)]
+    drop: Annotated[float, Range(nan=True)]
+    allowed: Amount
+    holds: bool
+
+    def show(self) -> str:
+        """A line for people."""
+        verdict = "holds" if self.holds else "does not hold"
+        return (
+            f"{verdict}: int8 drop <= {self.allowed:g} points: {self.drop:.2f} "
+            f"(validation {self.fp32:.4g} as fp32, {self.int8:.4g} as int8)"
+        )
 
 
 @dataclass(frozen=True)
@@ -101,6 +131,7 @@ class Certificate:
         machine: The processor, cores and threads that it was measured on.
         versions: Python and the packages.
         checksums: SHA-256 of the files that the certificate is for, by name.
+        int8: The score of the int8 file beside that of the network, if a budget is about that file.
     """
 
     holds: bool
@@ -108,6 +139,7 @@ class Certificate:
     machine: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     checksums: Mapping[str, str] = field(default_factory=dict)
+    int8: Int8Score | None = None
 
     @staticmethod
     def from_json(value: Any, where: str = "the certificate") -> Certificate:
@@ -128,11 +160,15 @@ class Certificate:
     def to_json(self) -> dict[str, Any]:
         """A plain value for a JSON file: the inverse of `from_json`."""
         value: dict[str, Any] = plain(self)
+        if self.int8 is None:
+            del value["int8"]
         return value
 
     def show(self) -> str:
         """A certificate for people: a line per budget, then the machine and the verdict."""
         lines = [entry.show() for entry in self.budgets]
+        if self.int8 is not None:
+            lines.append(self.int8.show())
         processor, cores = (printable(self.machine.get(key, "unknown")) for key in ("processor", "cores"))
         torch = printable(self.versions.get("torch", "unknown"))
         lines.append(f"measured on {processor}, {cores} cores, torch {torch}")
@@ -151,6 +187,8 @@ def certify(
     onnx: bytes | None = None,
     batches: Sequence[Any] = (),
     checksums: Mapping[str, str] | None = None,
+    int8: bytes | None = None,
+    int8_score: Int8Score | None = None,
 ) -> Certificate:
     """Measures every budget on the extracted network and on its exported file.
 
@@ -164,18 +202,23 @@ def certify(
         onnx: The exported file, if there is one already.
         batches: Batches that stand for the data where a cost depends on it.
         checksums: Checksums of the files that the certificate is for.
+        int8: The int8 file, for budgets that are about it.
+        int8_score: What quantisation does to the score, where that is known.
 
     Returns:
-        The certificate; it holds if every budget does.
+        The certificate; it holds if every budget does, and the int8 file is not much worse than the network.
     """
     network = (extract(net, architecture) if network is None else copy.deepcopy(network)).cpu().eval()
     described = description or Description(net.name, architecture.to_json(), net.input_shape, ())
     described = replace(described, certificate={})  # room for the new one is set aside
     pack = partial(FORMATS["onnx"].pack, network, described)
-    deliverable = Deliverable(architecture, network, (lambda: onnx) if onnx else pack, onnx is not None, batches)
+    final = onnx is not None or described.precision == "int8"
+    pack_int8 = None if int8 is None else (lambda: int8)
+    deliverable = Deliverable(architecture, network, (lambda: onnx) if onnx else pack, final, batches, pack_int8)
     entries = tuple(_entry(budget, deliverable) for budget in budgets)
-    holds = all(entry.holds for entry in entries)
-    return Certificate(holds, entries, environment["machine"], environment["versions"], dict(checksums or {}))
+    holds = all(entry.holds for entry in entries) and (int8_score is None or int8_score.holds)
+    about = environment["machine"], environment["versions"], dict(checksums or {})
+    return Certificate(holds, entries, *about, int8_score)
 
 
 def _entry(budget: Limit, deliverable: Deliverable) -> BudgetEntry:

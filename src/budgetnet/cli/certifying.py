@@ -15,6 +15,7 @@ from torch import Tensor
 
 from budgetnet import data
 from budgetnet.budgets.budget import depends_on_batch, parse_all
+from budgetnet.budgets.certificate import Int8Score
 from budgetnet.budgets.certificate import certify as measure
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.data.feeds import SplitFeed
@@ -23,13 +24,18 @@ from budgetnet.data.label_maps import label_map_png
 from budgetnet.data.resize import area
 from budgetnet.errors import UserError
 from budgetnet.export import FORMATS, Description, Model, export_network, open_model
-from budgetnet.export.formats import need
+from budgetnet.export.files import sha256
+from budgetnet.export.formats import need, pack_onnx
 from budgetnet.naming import own_names
 from budgetnet.naming.files import write_file
+from budgetnet.naming.values import typed
 from budgetnet.records.environment import environment
+from budgetnet.records.results import MetricDescription
+from budgetnet.runs import quantised
 from budgetnet.runs.config import Config
-from budgetnet.runs.stored import Stored, open_stored, without_own_checksum
-from budgetnet.training.evaluation import EVIDENCE_BATCHES
+from budgetnet.runs.stored import OWN, Stored, open_stored, without_own_checksum
+from budgetnet.training.evaluation import EVIDENCE_BATCHES, judge
+from budgetnet.training.tasks import Task
 
 COMPARED_IMAGES = 256
 COMPARED_VALUES = 2**23
@@ -70,12 +76,20 @@ def certify(
         batches=batches,
         environment=environment(),
         checksums=stored.checksums,
+        int8=stored.int8,
+        int8_score=_int8_score(stored),
     )
     if as_json:
         print_json(certificate.to_json())
     else:
         click.echo(certificate.show())
     return 0 if certificate.holds else 1
+
+
+def _int8_score(stored: Stored) -> Int8Score | None:
+    """What the certificate of the run says about its int8 file, which is still the same file."""
+    known = stored.description.certificate.get("int8")
+    return None if known is None or stored.int8 is None else typed(known, Int8Score, "the certificate", "certify again")
 
 
 def _check_whole(budgets: Sequence[str | tuple[str, float]], path: Path) -> None:
@@ -94,17 +108,24 @@ def export(
     kind: str,
     output: Path | None,
     space: str | None,
+    precision: str,
+    int8_drop: float,
     force: bool,
     data_root: str | None,
     as_json: bool,
 ) -> None:
     """`budgetnet export`: writes the network of a finished run to a file."""
     need(kind)
+    if precision == "int8" and kind != "onnx":
+        raise UserError(f"int8 files are ONNX files; use --format onnx, or leave out --precision int8 for {kind}")
     if run.is_file():
         raise UserError(f"{run} is a model file already; give the folder of the run that it came from")
     stored = open_stored(run, space=space)
-    path = output or run / f"model{FORMATS[kind].suffix}"
+    path = output or run / f"model{'.int8' if precision == 'int8' else ''}{FORMATS[kind].suffix}"
     description = without_own_checksum(stored.description, path.name)
+    if precision == "int8":
+        _export_int8(stored, path, description, int8_drop, force, data_root, as_json)
+        return
     images = _real_images(stored, data_root)
     done = export_network(stored.network, path, kind, description, images, force=force)
     if as_json:
@@ -113,6 +134,35 @@ def export(
     else:
         size = f"{path.stat().st_size / 1e3:.1f} kB"
         click.echo(f"{path}: {size}, within {done.difference:.1g} of the source on {done.compared} images")
+
+
+def _export_int8(
+    stored: Stored, path: Path, description: Description, drop: float, force: bool, root: str | None, as_json: bool
+) -> None:
+    """Calibrates on the run's training data, and keeps the file only if it is nearly as good on validation data."""
+    if stored.config is None or stored.config.data == OWN:
+        raise UserError("an int8 file needs the training data of its run, which are your own; export it from Python")
+    if path.exists() and not force:
+        raise UserError(f"{path} exists already; choose another name, or replace it with --force")
+    where = root or stored.config.data_root
+    parts = data.load(stored.config.data, Path(where) if where else None)
+    train, validation = SplitFeed(parts.train, 1, 0), SplitFeed(parts.validation, 1, 0)
+    made = pack_onnx(stored.network, description, quantised.samples(train, description.scaled))
+    networks = (stored.network, quantised.FileNetwork(made, description.scaled))
+    fp32, int8 = (judge(network, Task(), validation.evaluation()).metric for network in networks)
+    found = quantised.scored(fp32, int8, drop, MetricDescription())
+    if not found.holds:
+        raise UserError(
+            f"the int8 file has a validation accuracy of {int8:.2%} and the network {fp32:.2%}, which is "
+            f"{found.drop:.2f} points less and more than the {drop:g} allowed; nothing was written: allow more with "
+            "--int8-drop, or use fp32"
+        )
+    write_file(path, made, replace=force)
+    if as_json:
+        about = {"file": str(path), "format": "onnx", "precision": "int8", "sha256": sha256(made), "bytes": len(made)}
+        print_json({**about, "validation_accuracy": int8, "validation_accuracy_fp32": fp32})
+    else:
+        click.echo(f"{path}: {len(made) / 1e3:.1f} kB, validation accuracy {int8:.2%} (the network: {fp32:.2%})")
 
 
 def predict(file: Path, images: tuple[Path, ...], output: Path | None, force: bool, trust: bool, as_json: bool) -> None:

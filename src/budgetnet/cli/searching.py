@@ -226,6 +226,8 @@ def _scores(summary: Summary) -> str:
     known = (
         ("validation", summary.validation_score, summary.validation_mean_iou),
         ("test", summary.test_score, summary.test_mean_iou),
+        ("int8 validation", summary.int8_validation, None),
+        ("int8 test", summary.int8_test, None),
     )
     return ", ".join(
         f"{part} {summary.metric.label} {summary.metric.show(score)}"

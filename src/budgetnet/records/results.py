@@ -102,6 +102,8 @@ class Summary:
         validation_mean_iou: Mean intersection over union, of a segmentation only.
         test_mean_iou: The same on test data.
         metric: What the scores measure; they are stored under its name, such as `validation_r2`.
+        int8_validation: The metric of the int8 file on validation data, if a budget is about that file.
+        int8_test: The same on test data.
     """
 
     run: str
@@ -119,6 +121,8 @@ class Summary:
     validation_mean_iou: Score = None
     test_mean_iou: Score = None
     metric: MetricDescription = field(default_factory=MetricDescription)
+    int8_validation: Score = None
+    int8_test: Score = None
 
     @property
     def met(self) -> bool:
@@ -131,9 +135,9 @@ class Summary:
         counts = {"macs": float(self.macs), "params": float(self.params)}
         return found[0] if found else counts.get(name)
 
-    def with_test(self, score: float | None, mean_iou: float | None = None) -> Summary:
+    def with_test(self, score: float | None, mean_iou: float | None = None, int8: float | None = None) -> Summary:
         """The same run with another score on test data, or with none."""
-        return dataclasses.replace(self, test_score=score, test_mean_iou=mean_iou)
+        return dataclasses.replace(self, test_score=score, test_mean_iou=mean_iou, int8_test=int8)
 
     def scores(self) -> dict[str, str]:
         """The scores that are known, for people: `{"validation": "91.30%", …}`."""
@@ -141,9 +145,10 @@ class Summary:
         return {part: self.metric.show(score) for part, score in known.items() if score is not None}
 
     def to_json(self) -> dict[str, Any]:
-        """A plain value for `summary.json`; a mean intersection over union is there only if it is known."""
+        """A plain value for `summary.json`; a mean intersection over union or an int8 score only if it is known."""
         value: dict[str, Any] = plain(self)
-        known = {name: item for name, item in value.items() if item is not None or not name.endswith("_mean_iou")}
+        optional = [name for name in value if name.endswith("_mean_iou") or name.startswith("int8_")]
+        known = {name: item for name, item in value.items() if item is not None or name not in optional}
         if self.metric == MetricDescription():
             del known["metric"]
         return {_stored_name(name, self.metric.name): item for name, item in known.items()}

@@ -44,6 +44,8 @@ class Config:
     max_time: float | None = None
     device: str = "auto"
     threads: int | None = None
+    int8_drop: float = 1.0
+    """The points of accuracy that an int8 file may lose, where a budget is about that file."""
     architecture: str | None = None
     """Train this one instead of searching."""
 
@@ -54,6 +56,10 @@ class Config:
         _positive("max-time", self.max_time)
         if self.penalty is not None and not 0 <= self.penalty < math.inf:
             raise UserError(f"the penalty {self.penalty} is out of range; give a number from 0 on, such as 1")
+        if not 0 <= self.int8_drop < math.inf:
+            raise UserError(
+                f"an int8 drop of {self.int8_drop} points is out of range; give a number from 0 on, such as 1"
+            )
         if self.threads is not None and self.threads > MOST_THREADS:
             raise UserError(f"{self.threads} threads are too many; give at most {MOST_THREADS}")
         if not 0 <= self.seed <= MAX_SEED:

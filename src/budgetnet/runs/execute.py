@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import math
@@ -35,11 +36,12 @@ from budgetnet.records.folder import RunFolder, new_folder
 from budgetnet.records.records import Fan, JsonLines, Sink, finite
 from budgetnet.records.results import BudgetResult, DataDescription, Origin, Summary
 from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
+from budgetnet.runs import quantised
 from budgetnet.runs.arguments import check_arguments, check_network
 from budgetnet.runs.config import Config, from_mapping
 from budgetnet.runs.job import Checked, Job, check_examples, check_job, make_runner, make_trainer, prepare
 from budgetnet.runs.resume import check_origin, fingerprint, restore
-from budgetnet.runs.stored import OWN, STRUCTURE_FILE, open_stored, write_structure
+from budgetnet.runs.stored import INT8_FILE, OWN, STRUCTURE_FILE, open_stored, write_structure
 from budgetnet.strategies.archive import Evaluated
 from budgetnet.strategies.recipes import TIME_SHARES, Strategy
 from budgetnet.strategies.runner import Outcome, Runner
@@ -210,6 +212,12 @@ def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) 
     write_file(folder.path / STRUCTURE_FILE, write_structure(model, job.net.graph))
     names = ("architecture.json", "weights.safetensors", STRUCTURE_FILE, "network.pt2")
     files = [folder.path / name for name in names]
+    described = Description.of_run(job.config.space, outcome.architecture.to_json(), job.data.to_json(), {})
+    int8, int8_score = None, None
+    if quantised.wanted(job.budgets):
+        int8 = quantised.make(job, copy.deepcopy(outcome.model), described, folder.path)
+        int8_score = quantised.compare(int8, model, job)
+        files.append(folder.path / INT8_FILE)
     batches = [inputs for inputs, _ in itertools.islice(job.validation.evaluation(), EVIDENCE_BATCHES)]
     with working("measuring the network against its budgets", options.quiet):
         certificate = certify(
@@ -217,10 +225,12 @@ def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) 
             outcome.architecture,
             job.budgets,
             network=model,
-            description=Description.of_run(job.config.space, outcome.architecture.to_json(), job.data.to_json(), {}),
+            description=described,
             batches=batches,
             environment=environment(),
             checksums=file_checksums(files),
+            int8=int8,
+            int8_score=int8_score,
         )
     folder.write_json("certificate.json", certificate.to_json())
     return certificate
@@ -231,13 +241,14 @@ def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: Certific
     model = outcome.model.eval()
     test = judge(model, job.task, job.test.evaluation()) if job.test is not None and options.judge else None
     validation = judge(model, job.task, job.validation.evaluation())
+    int8 = _int8_test(job, folder) if test else None
     summary = Summary(
         run=str(folder.path),
         space=job.net.name,
         recipe=job.recipe.name,
         seed=job.config.seed,
         architecture=tuple(edge.name for edge in outcome.architecture.live()),
-        budgets=tuple(_budget_result(entry) for entry in certificate.budgets),
+        budgets=tuple(_budget_result(entry, certificate) for entry in certificate.budgets),
         validation_score=validation.metric,
         validation_mean_iou=validation.mean_iou,
         test_score=test.metric if test else None,
@@ -247,6 +258,8 @@ def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: Certific
         params=round(params(job.net)(outcome.architecture)),
         seconds=sum(outcome.seconds.values()),
         phases=dict(outcome.seconds),
+        int8_validation=certificate.int8.int8 if certificate.int8 else None,
+        int8_test=int8,
     )
     if job.data.task == "segmentation":
         write_pictures(folder.path, model, job.validation)
@@ -254,13 +267,22 @@ def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: Certific
     return Result(model, outcome.architecture, summary, certificate)
 
 
-def _budget_result(entry: BudgetEntry) -> BudgetResult:
+def _int8_test(job: Job, folder: RunFolder) -> float | None:
+    """The score of the int8 file on test data, where there are both."""
+    if job.test is None or not quantised.wanted(job.budgets):
+        return None
+    return quantised.score(folder.read_bytes(INT8_FILE), job, job.test).metric
+
+
+def _budget_result(entry: BudgetEntry, certificate: Certificate) -> BudgetResult:
+    """A budget about an int8 file is met only if that file is nearly as good as the network."""
+    worse = certificate.int8 is not None and not certificate.int8.holds and entry.how.get("precision") == "int8"
     return BudgetResult(
         cost=entry.cost,
         unit=entry.unit,
         maximum=entry.maximum,
         value=entry.measured,
-        met=entry.holds,
+        met=entry.holds and not worse,
         text=entry.text,
     )
 
@@ -272,13 +294,13 @@ def judge_on_test(run: Path, config: Config, patience: float = 0.0, own: Collect
     model = load(run, job.net).model
     if job.test is not None:
         with folder.locked(patience):
-            write_test_score(folder, judge(model, job.task, job.test.evaluation()))
+            write_test_score(folder, judge(model, job.task, job.test.evaluation()), _int8_test(job, folder))
 
 
-def write_test_score(folder: RunFolder, score: Score | None) -> None:
+def write_test_score(folder: RunFolder, score: Score | None, int8: float | None = None) -> None:
     """Puts a score on test data into a summary, or takes it out."""
-    found = (score.metric, score.mean_iou) if score else (None, None)
-    folder.write_summary(folder.summary().with_test(*found))
+    found = (score.metric, score.mean_iou, int8) if score else ()
+    folder.write_summary(folder.summary().with_test(*found or (None,)))
 
 
 def _say_unused(summary: Summary, options: Options) -> None:

@@ -34,6 +34,7 @@ OWN = "own"
 """The space of a run on a user's own network, which only they can build."""
 
 STRUCTURE_FILE = "structure.json"
+INT8_FILE = "network.int8.onnx"
 
 Limits = tuple[tuple[str, float], ...]
 """Costs, as texts, and their maxima in the base unit."""
@@ -43,9 +44,10 @@ Limits = tuple[tuple[str, float], ...]
 class Stored:
     """A super network, the architecture kept of it, the network with its weights, and what is known about it.
 
-    `onnx` is the exported file itself, if that is what was opened. The weights of a model file stay in the file: its
-    network is for costs, none of which depends on weights. Where only the structure of the network is known, the super
-    network has that network as its one edge; `kept` is always the architecture as it was found.
+    `onnx` is the exported file itself, if that is what was opened; `int8` is the quantised one, of a run or opened. The
+    weights of a model file stay in the file: its network is for costs, none of which depends on weights. Where only the
+    structure of the network is known, the super network has that network as its one edge; `kept` is always the
+    architecture as it was found.
     """
 
     net: SuperNetwork
@@ -56,6 +58,7 @@ class Stored:
     limits: Limits
     checksums: Mapping[str, str]
     onnx: bytes | None = None
+    int8: bytes | None = None
     config: Config | None = None
 
     @property
@@ -90,6 +93,9 @@ def _open_run(path: Path, net: SuperNetwork | None, space: str | None) -> Stored
     config, data, certificate = of_run(folder), folder.data(), folder.certificate()
     text, weights = folder.architecture(), folder.read_bytes("weights.safetensors")
     checksums = {"weights.safetensors": sha256(weights)}
+    int8 = folder.read_bytes(INT8_FILE) if (path / INT8_FILE).exists() else None
+    if int8 is not None:
+        checksums[INT8_FILE] = sha256(int8)
     _compare(checksums, certificate.checksums if certificate else {}, path)
     budgets = (certificate.budgets if certificate else ()) or folder.summary().budgets
     limits = tuple((budget.cost, budget.maximum) for budget in budgets)
@@ -98,10 +104,10 @@ def _open_run(path: Path, net: SuperNetwork | None, space: str | None) -> Stored
     net = net or _build(description, space, path)
     if net is None:
         net, kept, network = _from_structure(folder, description.input_shape, text, weights)
-        return Stored(net, net.graph.full, kept, network, description, limits, checksums, config=config)
+        return Stored(net, net.graph.full, kept, network, description, limits, checksums, int8=int8, config=config)
     kept = Architecture.from_json(net.graph, text)
     network = _with_weights(net, kept, weights, path)
-    return Stored(net, kept, kept, network, description, limits, checksums, config=config)
+    return Stored(net, kept, kept, network, description, limits, checksums, int8=int8, config=config)
 
 
 def _open_file(path: Path, net: SuperNetwork | None, space: str | None, trust: bool) -> Stored:
@@ -122,7 +128,8 @@ def _open_file(path: Path, net: SuperNetwork | None, space: str | None, trust: b
         description,
         _limits(checked_budgets(description.certificate.get("budgets", []), str(path))),
         {**description.certificate.get("checksums", {}), path.name: sha256(data)},
-        onnx=data if path.suffix == ".onnx" else None,
+        onnx=data if path.suffix == ".onnx" and description.precision == "fp32" else None,
+        int8=data if path.suffix == ".onnx" and description.precision == "int8" else None,
     )
 
 

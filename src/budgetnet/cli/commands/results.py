@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from budgetnet.cli.commands import shared
-from budgetnet.cli.commands.choices import FORMATS, THEMES
+from budgetnet.cli.commands.choices import FORMATS, PRECISIONS, THEMES
 
 
 @click.command()
@@ -37,6 +37,10 @@ def certify(**options: Any) -> int:
 @click.argument("run", type=shared.FILE)
 @click.option("--format", "kind", type=click.Choice(FORMATS), default="onnx", show_default=True)
 @click.option("-o", "--output", type=shared.FILE, help="File to write.  [default: RUN/model.SUFFIX]")
+@click.option("--precision", type=click.Choice(PRECISIONS), default="fp32", show_default=True, help="Of an ONNX file.")
+@click.option(
+    "--int8-drop", type=float, default=1.0, show_default=True, help="Points of accuracy that an int8 file may lose."
+)
 @shared.run_space
 @shared.force
 @shared.data_root
@@ -49,6 +53,7 @@ def export(**options: Any) -> None:
 
     \b
     budgetnet export runs/run-1 --format onnx -o model.onnx
+    budgetnet export runs/run-1 --precision int8 -o small.onnx
     budgetnet predict model.onnx photo.png
     """
     from budgetnet.cli import certifying

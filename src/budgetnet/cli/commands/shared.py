@@ -66,6 +66,7 @@ training = together(
     click.option("--max-time", help="Finish within this time, with a trained network: 30m, 1h30m, 90s."),
     click.option("--device", help=f"{', '.join(DEVICES)}."),
     click.option("--threads", type=int, help="Number of torch threads.  [default: torch's own choice]"),
+    click.option("--int8-drop", type=float, help="Points of accuracy that an int8 file may lose.  [default: 1]"),
     click.option("--config", "config_file", type=FILE, help="Read settings from a TOML file."),
     click.option("--track", type=click.Choice(TRACKERS), help="Also write TensorBoard logs into the run folder."),
     click.option("--profile", is_flag=True, help="Print the time by phase and part, and write profile.json."),

@@ -40,6 +40,7 @@ TIMEOUT = 300.0
 """Seconds that one answer may take: more than any measurement that a meter allows by default."""
 LONGEST = 1 << 24
 """Bytes of the longest answer."""
+SOFTWARE = ("python", "numpy", "onnxruntime")
 KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
 """A device that loses its power during a measurement says nothing: it is missed after half a minute."""
 
@@ -237,10 +238,19 @@ def _series(value: Mapping[str, Any], url: str) -> Series:
 
 
 def _machine(value: Mapping[str, Any], url: str) -> Mapping[str, Any]:
+    """What the target says about its machine: a few short texts and numbers, whatever else is there."""
     found = value.get("machine")
     if not isinstance(found, dict) or not isinstance(found.get("processor"), str):
         raise _strange(url)
-    return found
+    versions = found.get("versions")
+    named = {key: found.get(key) for key in ("processor", "architecture", "system", "cores", "memory")}
+    kept = {key: item if isinstance(item, int) else _short(item) for key, item in named.items() if item is not None}
+    software = versions if isinstance(versions, dict) else {}
+    return {**kept, "versions": {key: _short(software[key]) for key in SOFTWARE if key in software}}
+
+
+def _short(item: Any) -> str:
+    return re.sub(r"[^ -~]", "", str(item))[:120]
 
 
 def _strange(url: str) -> UserError:

@@ -280,7 +280,8 @@ class OnTarget(Runtime):
 
     def about(self) -> Mapping[str, Any]:
         """The address, and the machine behind it."""
-        return {"target": self.target.url, "machine": dict(self.machine)}
+        machine = dict(self.machine)
+        return {"target": self.target.url, "processor": machine.get("processor", "unknown"), "machine": machine}
 
 
 class BenchProgram(Runtime):

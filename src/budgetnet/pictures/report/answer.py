@@ -138,6 +138,12 @@ def _result_tiles(run: RunFiles) -> list[Tile]:
         tiles.append(Tile(f"test {_measure(run)}", score_text(summary.metric, test), held))
     elif validation is not None:
         tiles.append(Tile(f"validation {_measure(run)}", score_text(summary.metric, validation)))
+    test, validation = summary.int8_test, summary.int8_validation
+    if test is not None:
+        held = f"validation {score_text(summary.metric, validation)}"
+        tiles.append(Tile(f"int8 file: test {_measure(run)}", score_text(summary.metric, test), held))
+    elif validation is not None:
+        tiles.append(Tile(f"int8 file: validation {_measure(run)}", score_text(summary.metric, validation)))
     test, validation = summary.test_mean_iou, summary.validation_mean_iou
     if test is not None:
         tiles.append(Tile("test mean IoU", percent(test), f"validation {percent(validation)}"))
