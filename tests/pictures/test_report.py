@@ -24,7 +24,7 @@ from budgetnet.pictures.report import report, write_report
 from budgetnet.pictures.report.breakdown import breakdowns
 from budgetnet.pictures.report.charts import altair
 from budgetnet.pictures.report.limits import limits
-from budgetnet.pictures.report.networks import Networks
+from budgetnet.pictures.report.networks import Made, Networks
 from budgetnet.pictures.report.numbers import duration
 from budgetnet.pictures.report.page import inert_json
 from budgetnet.pictures.report.series import thin, timeline
@@ -375,7 +375,7 @@ def test_code_named_in_a_file_is_not_run(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_given_network_is_drawn_whatever_its_space_is_called(run: Path) -> None:
     net = build(SPACE, SHAPE, CLASSES)
-    networks = Networks({run: net})
+    networks = Networks({run: Made(net)})
     assert networks.of(read_run(run)) == (net, "")
 
 

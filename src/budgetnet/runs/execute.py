@@ -123,7 +123,7 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
             _check_presence(folder)
             result = _finish(job, folder, outcome, certificate, options)
             if options.report:
-                write_report_of(folder, options.say)
+                write_report_of(folder, options.say, job)
         if isinstance(options.watch, Stopwatch):
             folder.write_json("profile.json", options.watch.table())
     _say_unused(result.summary, options)
@@ -309,12 +309,13 @@ def _say_unused(summary: Summary, options: Options) -> None:
             options.say(f"{1 - budget.share:.0%} of the budget {budget.text} is unused")
 
 
-def write_report_of(folder: RunFolder, say: Callable[[str], None]) -> None:
-    """The page about this run. A run is finished without it, so that a missing extra is only said."""
-    from budgetnet.pictures.report import write_report
+def write_report_of(folder: RunFolder, say: Callable[[str], None], job: Job | None = None) -> None:
+    """The page about a run, whose job need not be made again. A missing extra is only said: the run is finished."""
+    from budgetnet.pictures.report import Made, write_report
 
     try:
-        write_report([folder.path], folder.path / "report.html", force=True)
+        made = {folder.path: Made(job.net, {b.name: b.meter for b in job.budgets})} if job else {}
+        write_report([folder.path], folder.path / "report.html", force=True, networks=made)
     except UserError as error:
         say(f"no report was written: {error}")
 

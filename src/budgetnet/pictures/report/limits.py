@@ -61,13 +61,13 @@ def counted(name: str) -> bool:
     return name.partition("(")[0] in COUNTED
 
 
-def meters(found: list[Limit], net: SuperNetwork) -> dict[str, Meter]:
-    """The budgets' costs that can be counted, ready to use; `macs` if there is no other."""
+def meters(found: list[Limit], net: SuperNetwork, known: Mapping[str, Meter] | None = None) -> dict[str, Meter]:
+    """The budgets' costs that can be counted, ready to use; `macs` if there is no other. `known` ones are not bound."""
     names = [limit.cost for limit in found if counted(limit.cost)] or ["macs"]
     ready: dict[str, Meter] = {}
     for name in names:
         try:
-            ready[name] = bind(name, net)
+            ready[name] = (known or {}).get(name) or bind(name, net)
         except UserError:  # written by hand, or by another version
             continue
     return ready

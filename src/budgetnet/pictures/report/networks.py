@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from budgetnet.costs import Meter
 from budgetnet.errors import UserError
 from budgetnet.naming import own_names
 from budgetnet.network.supernet import SuperNetwork
@@ -12,18 +14,31 @@ from budgetnet.records.folder import RunFiles
 from budgetnet.spaces import SPACES, build
 
 
+@dataclass(frozen=True)
+class Made:
+    """What the process that draws a run has made already, so that it is not built and counted again.
+
+    Args:
+        net: The super network of the run.
+        meters: Its costs by their names.
+    """
+
+    net: SuperNetwork
+    meters: Mapping[str, Meter] = field(default_factory=dict)
+
+
 class Networks:
     """Builds each super network once. A user's own space is built only if the user names it here, never from a file."""
 
-    def __init__(self, given: Mapping[Path, SuperNetwork] | None = None, space: str | None = None) -> None:
-        self.given = {path.resolve(): net for path, net in (given or {}).items()}
+    def __init__(self, given: Mapping[Path, Made] | None = None, space: str | None = None) -> None:
+        self.given = {path.resolve(): made for path, made in (given or {}).items()}
         self.space = space
         self._built: dict[tuple[str, tuple[int, ...] | None, int | None], SuperNetwork] = {}
 
     def of(self, run: RunFiles) -> tuple[SuperNetwork | None, str]:
         """The super network, or None and the reason."""
         if run.path.resolve() in self.given:
-            return self.given[run.path.resolve()], ""
+            return self.given[run.path.resolve()].net, ""
         written = run.settings.get("space")
         text = self.space or (written if isinstance(written, str) else "")
         if not text:
@@ -37,6 +52,11 @@ class Networks:
             return self._build(text, _shape(run), _classes(run)), ""
         except UserError as error:
             return None, f"The space {text} could not be built: {error}"
+
+    def meters_of(self, run: RunFiles) -> Mapping[str, Meter]:
+        """Costs of the run that need not be bound again."""
+        made = self.given.get(run.path.resolve())
+        return made.meters if made else {}
 
     def _build(self, text: str, shape: tuple[int, ...] | None, classes: int | None) -> SuperNetwork:
         key = (text, shape, classes)

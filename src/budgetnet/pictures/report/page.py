@@ -17,11 +17,10 @@ from markupsafe import Markup
 
 from budgetnet.naming.files import refuse_replacing, write_file
 from budgetnet.naming.values import printable
-from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw.output import vl_convert
 from budgetnet.pictures.draw.theme import stylesheet
 from budgetnet.pictures.report.charts import configs, static
-from budgetnet.pictures.report.networks import Networks
+from budgetnet.pictures.report.networks import Made, Networks
 from budgetnet.pictures.report.views import View, make_view
 from budgetnet.records.folder import read_run
 
@@ -44,7 +43,7 @@ def write_report(
     runs: Sequence[Path],
     out: Path | None = None,
     force: bool = False,
-    networks: Mapping[Path, SuperNetwork] | None = None,
+    networks: Mapping[Path, Made] | None = None,
     space: str | None = None,
 ) -> Path:
     """Writes the report of one or several run folders, by default into the folder of the only one."""

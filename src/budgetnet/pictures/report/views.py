@@ -119,7 +119,7 @@ def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int
     net, undrawn = networks.of(run)
     time = timeline(run.records)
     found = limits(run, net)
-    costs = meters(found, net) if net else {}
+    costs = meters(found, net, networks.meters_of(run)) if net else {}
     body = anatomy(run, time.frames(len(net.graph.edges), frames), net, costs) if net else None
     kept = body.architecture if body and body.architecture and body.architecture.connected else None
     return RunView(
