@@ -20,6 +20,7 @@ from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.footprints import Call, Footprint, Part, measured_part, peak, run_peak
 from budgetnet.costs.kinds import kind_of, narrowed_kind
+from budgetnet.costs.target_memory import TargetMemory
 from budgetnet.errors import UserError
 from budgetnet.network.executor.sums import add_up, writes_into_input
 from budgetnet.network.extract import extract
@@ -311,16 +312,18 @@ def _alone(part: Part) -> int:
     return peak(calls.all)
 
 
-def peak_memory(net: SuperNetwork, batch: int = 1) -> PeakMemory:
+def peak_memory(net: SuperNetwork, batch: int = 1, target: str = "") -> Cost:
     """Bytes that a forward pass of the extracted network holds at its peak, on one thread: values, state and input.
 
     Args:
         net: The super network.
         batch: How many examples it is given at once.
+        target: The address of a meter, `http://host:8700`, if a device is to measure what its exported file takes.
 
     Returns:
         The cost.
     """
     if not 1 <= batch <= MOST_EXAMPLES:
         raise UserError(f"batch={batch} cannot be run; use 1 to {MOST_EXAMPLES}")
-    return PeakMemory(net, batch)
+    analysis = PeakMemory(net, batch)
+    return TargetMemory(net, analysis, target, batch) if target else analysis

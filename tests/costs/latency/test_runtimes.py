@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ import pytest
 import torch
 from torch import fx
 
-from budgetnet.costs import bind, latency
+from budgetnet.costs import bind, latency, peak_memory, target_memory
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.latency import runtimes, timing
 from budgetnet.costs.latency.cost import Effort, Latency
@@ -224,6 +225,30 @@ def test_a_runtime_by_name_is_loaded_only_where_the_user_names_it(net: SuperNetw
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meter]:
     with meter(tmp_path_factory.mktemp("meter")) as found:
         yield found
+
+
+def test_peak_memory_on_a_target_is_predicted_measured_and_named(
+    network: fx.GraphModule, net: SuperNetwork, running: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUDGETNET_METER_TOKEN", TOKEN)
+    monkeypatch.setattr(target_memory, "SAMPLES", 3)
+    monkeypatch.setattr(target_memory, "REPEATS", 2)
+    # enough examples at once for activations to be most of the memory
+    cost = peak_memory(net, batch=512, target=running.url)
+    smallest = cost.smallest()
+    assert smallest is not None
+    both = torch.stack([net.graph.full.gates(), smallest.gates()])
+    predicted = cost.evaluate(both)
+    assert predicted[1] <= predicted[0]
+    evidence = cost.certify(deliverable(net, network), 1e9)
+    activations = 512 * 4 * 8 * 8 * 4
+    assert activations < evidence.value <= evidence.upper_bound < 100e6
+    assert evidence.how["target"] == running.url
+    assert evidence.how["processor"]
+    again = peak_memory(net, batch=512, target=running.url)
+    again.load_state_dict(json.loads(json.dumps(cost.state_dict())))
+    assert again.evaluate(both).tolist() == predicted.tolist()
+    assert set(cost.refresh(both[:1])) == {"error", "measured"}
 
 
 def test_a_target_is_predicted_measured_and_named(

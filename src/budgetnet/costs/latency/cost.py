@@ -275,7 +275,7 @@ class Latency(Cost):
 
     def _fit(self) -> float:
         """Fits to everything measured; the error that is left, doubled, since networks not seen are harder."""
-        rows = torch.stack([_gates(key, len(self.net.graph.edges)) for key in self._ratios])
+        rows = torch.stack([gates_of(key, len(self.net.graph.edges)) for key in self._ratios])
         measured = np.array(list(self._ratios.values()))
         counts = self._features(rows)
         self._coefficients = predictor.fit(counts, measured, self._features.work)
@@ -378,5 +378,6 @@ def key_of(architecture: Architecture) -> str:
     return np.packbits(architecture.live().gates().numpy()).tobytes().hex()
 
 
-def _gates(key: str, edges: int) -> Tensor:
+def gates_of(key: str, edges: int) -> Tensor:
+    """The inverse of `key_of`, for a graph of so many edges."""
     return torch.from_numpy(np.unpackbits(np.frombuffer(bytes.fromhex(key), np.uint8), count=edges).astype(bool))
