@@ -23,8 +23,8 @@ from budgetnet.export import FORMATS
 from budgetnet.export.int8 import PRECISIONS
 from budgetnet.pictures.draw import THEMES
 from budgetnet.reproduce import SCALES
-from budgetnet.runs.config import DEVICES
 from budgetnet.runs.sweep.plan import AXES
+from budgetnet.training import device
 
 WITHOUT_TORCH = """
 import sys
@@ -127,7 +127,8 @@ def test_a_command_passes_on_what_its_function_takes(command: click.Command) -> 
 
 
 def test_choices_are_those_that_the_package_accepts() -> None:
-    assert choices.DEVICES == DEVICES
+    assert choices.DEVICES == device.DEVICES
+    assert choices.TRAINING_PRECISIONS == device.PRECISIONS
     assert choices.SCALES == SCALES
     assert choices.THEMES == THEMES
     assert choices.ACCOUNTINGS == ACCOUNTINGS

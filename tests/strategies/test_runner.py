@@ -187,7 +187,7 @@ class Failing:
 @pytest.mark.parametrize("first", [0, 7, 12])
 def test_a_loss_that_is_no_number_stops_the_run_with_a_sentence(first: int, value: float) -> None:
     saved: list[dict[str, Any]] = []
-    runner = make_runner(save=saved.append)
+    runner = make_runner(save=lambda state: saved.append(copy.deepcopy(state)))
     runner.trainer.task = Task(Failing(first, value))
     with pytest.raises(UserError, match=r"^the loss is (nan|inf) in step \d+ of the (warm-up|search) phase"):
         runner.run()
@@ -208,11 +208,11 @@ def test_a_diverging_run_leaves_a_checkpoint_from_which_a_lower_rate_goes_on(pha
     times = {"warmup_epochs": 2.0, "search_epochs": 2.0, "finish_epochs": 2.0}
     recipe = short(batch_size=160 // steps, **times)
     calm, saved = make_runner(recipe=recipe), []
-    calm.trainer.save = saved.append  # type: ignore[assignment]
+    calm.trainer.save = lambda state: saved.append(copy.deepcopy(state))
     calm.run()
     start = next(state for state in saved if state["phase"] == phase) if phase != "warm-up" else None
     kept: list[dict[str, Any]] = [] if start is None else [start]
-    wild = make_runner(recipe=recipe, save=kept.append, lr_scale=1e30)
+    wild = make_runner(recipe=recipe, save=lambda state: kept.append(copy.deepcopy(state)), lr_scale=1e30)
     if start is not None:
         wild.load_state_dict(copy.deepcopy(start))
     with pytest.raises(UserError):

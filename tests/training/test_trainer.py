@@ -158,4 +158,4 @@ def test_the_state_comes_back() -> None:
     again.load_state_dict(state)
     assert again.seconds == trainer.seconds
     assert again.elapsed() >= state["elapsed"]
-    assert torch.equal(torch.get_rng_state(), state["random"])
+    assert torch.equal(torch.get_rng_state(), state["random"]["cpu"])

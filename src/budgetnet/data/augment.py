@@ -22,7 +22,7 @@ class Augmentation:
     flip: bool = False
 
     def __call__(self, inputs: Tensor, targets: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The augmented batch; every draw comes from `generator`, which lives on the CPU."""
+        """The augmented batch; draws come from `generator`, on the CPU; pixels move where the images are."""
         if not (self.crop or self.flip):
             return inputs, targets
         if inputs.dim() != 4:
@@ -40,11 +40,12 @@ class Augmentation:
         n, _, height, width = inputs.shape
         corners = torch.randint(0, 2 * self.crop + 1, (2, n, 1), generator=generator)
         flipped = (torch.rand(n, 1, generator=generator) < 0.5) & self.flip
-        rows = corners[0] + torch.arange(height)
-        columns = corners[1] + torch.arange(width)
+        corners, flipped = corners.to(inputs.device), flipped.to(inputs.device)
+        rows = corners[0] + torch.arange(height, device=inputs.device)
+        columns = corners[1] + torch.arange(width, device=inputs.device)
         columns = torch.where(flipped, columns.flip(1), columns)
         positions = rows[:, :, None] * (width + 2 * self.crop) + columns[:, None, :]
-        return positions.flatten(1).to(inputs.device)
+        return positions.flatten(1)
 
 
 def _gather(images: Tensor, pixels: Tensor, crop: int, fill: int) -> Tensor:

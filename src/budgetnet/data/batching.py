@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from budgetnet.data.augment import Augmentation
-from budgetnet.data.nested import Nested, mapped
+from budgetnet.data.nested import Nested, leaves, mapped
 from budgetnet.data.seeds import generator_of
 from budgetnet.data.split import Split
 from budgetnet.errors import UserError
@@ -44,6 +44,8 @@ def batches(
     if batch_size <= 0:
         raise UserError(f"the batch size is {batch_size}; it must be at least 1.")
     order = torch.randperm(len(split), generator=generator_of("order", seed, epoch)) if shuffle else None
+    if order is not None:
+        order = order.to(next(leaves(split.inputs)).device)  # once an epoch, where the examples live
     last = len(split) - len(split) % batch_size if drop_last else len(split)
     return _batches(split, order, range(0, last, batch_size)[start:], batch_size, (seed, epoch), augmentation, device)
 
@@ -63,12 +65,14 @@ def _batches(
             if order is None
             else split.chosen(order[first : first + batch_size])
         )
-        inputs, targets = chosen.inputs, chosen.targets
+        inputs, targets = moved(chosen.inputs, device), moved(chosen.targets, device)
         if augmentation is not None:
             inputs, targets = augmentation(inputs, targets, generator_of("augmentation", *key, first // batch_size))
-        yield prepare(moved(inputs, device)), moved(targets, device)
+        yield prepare(inputs), targets
 
 
 def moved(values: Nested, device: torch.device | str) -> Nested:
-    """The same values on a device."""
-    return mapped(lambda leaf: leaf.to(device), values)
+    """The same values on a device; the copy to a CUDA device starts from pinned memory, so that nobody waits for it."""
+    if torch.device(device).type != "cuda":
+        return mapped(lambda leaf: leaf.to(device), values)
+    return mapped(lambda leaf: leaf if leaf.is_cuda else leaf.pin_memory().to(device, non_blocking=True), values)

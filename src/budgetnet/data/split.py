@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from budgetnet.data.augment import Augmentation
-from budgetnet.data.nested import Nested, rows, select
+from budgetnet.data.nested import Nested, mapped, rows, select
 from budgetnet.errors import UserError
 
 IGNORE = 255
@@ -35,6 +35,10 @@ class Split:
     def between(self, first: int, last: int) -> Split:
         """The examples first, …, last − 1, as a view."""
         return Split(select(self.inputs, slice(first, last)), select(self.targets, slice(first, last)))
+
+    def to(self, device: str) -> Split:
+        """The same examples on a device."""
+        return Split(*(mapped(lambda leaf: leaf.to(device), part) for part in (self.inputs, self.targets)))
 
     def chosen(self, rows: Tensor) -> Split:
         """The examples of these numbers, copied."""

@@ -72,11 +72,12 @@ class EdgeDistribution(nn.Module):
         switched = (uniform < self.probabilities.cpu()) | self.graph.fixed
         return switched & self.graph.reached(switched)[:, self.graph.sources]
 
-    def log_prob(self, gates: Tensor) -> Tensor:
-        """log P(H | Γ) of gates (n × edges) that can be drawn."""
-        drawn = (self.graph.reached(gates)[:, self.graph.sources] & ~self.graph.fixed).to(self.logits.device)
-        on = gates.to(self.logits.device)
-        terms = torch.where(on, F.logsigmoid(self.logits), F.logsigmoid(-self.logits))
+    def log_prob(self, gates: Tensor, logits: Tensor | None = None) -> Tensor:
+        """log P(H | Γ) of gates (n × edges) that can be drawn, for the present Γ or for given logits."""
+        logits = self.logits if logits is None else logits
+        drawn = (self.graph.reached(gates)[:, self.graph.sources] & ~self.graph.fixed).to(logits.device)
+        on = gates.to(logits.device)
+        terms = torch.where(on, F.logsigmoid(logits), F.logsigmoid(-logits))
         return (terms * drawn).sum(1)
 
     def mode(self) -> Architecture:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from budgetnet.errors import UserError
 from budgetnet.network.describe import Summary, describe
-from budgetnet.network.executor.plan import Plan, Run, make_plan
+from budgetnet.network.executor.plan import CPU, Plan, Run, make_plan
 from budgetnet.network.executor.rows import Rows, gather, lent, spread
 from budgetnet.network.executor.sums import add_up, writes_into_input
 from budgetnet.network.graph import Architecture, Graph
@@ -82,7 +82,7 @@ class SuperNetwork(nn.Module):
         Examples of a group whose architecture does not connect the source to the sink get zeros.
         """
         x, sides = self.enter(inputs)
-        plan = self.plan(gates, len(x))
+        plan = self.plan(gates, len(x), x.device)
         if not plan.steps:
             dtype = x.dtype if x.is_floating_point() else self.shapes.dtype
             zeros = x.new_zeros((len(x), *self.shapes.output), dtype=dtype)
@@ -116,14 +116,14 @@ class SuperNetwork(nn.Module):
             beside = [_take(sides[i], run.rows) if by_example[i] else sides[i] for i in module.sides]
             return call(module, part, *beside, keeps=run.keeps)
 
-    def plan(self, gates: Tensor | Architecture | None, batch: int) -> Plan:
-        """How to run these gates on so many examples; computed once for equal gates."""
+    def plan(self, gates: Tensor | Architecture | None, batch: int, device: torch.device = CPU) -> Plan:
+        """How to run these gates on so many examples on a device; computed once for equal gates."""
         rows = self.gate_rows(gates)
         if not 1 <= len(rows) <= batch:
             raise UserError(
                 f"{len(rows)} architectures cannot share {batch} examples; use one or more, at most one per example"
             )
-        return make_plan(self.graph, np.packbits(rows.numpy()).tobytes(), len(rows), batch)
+        return make_plan(self.graph, np.packbits(rows.numpy()).tobytes(), len(rows), batch, device)
 
     def gate_rows(self, gates: Tensor | Architecture | None) -> Tensor:
         """Any way to say which edges are kept, as groups × edges (bool, on the CPU)."""
@@ -204,7 +204,7 @@ def rewritable(module: nn.Module) -> bool:
 
 def _take(value: Tensor, rows: Rows) -> Tensor:
     if isinstance(rows, Tensor):
-        return value.index_select(0, rows.to(value.device))
+        return value.index_select(0, rows)
     return value if rows is None else value[rows]
 
 

@@ -17,8 +17,8 @@ from budgetnet.records.folder import RunFolder
 from budgetnet.strategies.named import choose
 from budgetnet.strategies.recipes import Strategy
 from budgetnet.strategies.sampling import PER_EXAMPLE
+from budgetnet.training.device import PRECISIONS, check_name
 
-DEVICES = ("auto", "cpu", "cuda")
 MAX_SEED = 2**32 - 1
 MOST_THREADS = 1024
 """More than any machine has cores: some thousands of threads end the process of torch without a message."""
@@ -43,6 +43,8 @@ class Config:
     seed: int = 0
     max_time: float | None = None
     device: str = "auto"
+    precision: str = "fp32"
+    compile: bool = False
     threads: int | None = None
     int8_drop: float = 1.0
     """The points of accuracy that an int8 file may lose, where a budget is about that file."""
@@ -64,8 +66,9 @@ class Config:
             raise UserError(f"{self.threads} threads are too many; give at most {MOST_THREADS}")
         if not 0 <= self.seed <= MAX_SEED:
             raise UserError(f"the seed {self.seed} is out of range; give a whole number from 0 to {MAX_SEED}")
-        if self.device not in DEVICES:
-            raise UserError(f"there is no device {self.device!r}; use {', '.join(DEVICES)}")
+        check_name(self.device)
+        if self.precision not in PRECISIONS:
+            raise UserError(f"there is no precision {self.precision!r}; use {' or '.join(PRECISIONS)}")
         if self.architecture is None and 1 in (self.groups, self.batch_size):
             raise UserError("1 architecture per batch has no policy gradient; use 2 groups and examples or more")
         if not self.budgets and self.architecture is None:

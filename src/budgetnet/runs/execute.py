@@ -356,7 +356,7 @@ def search(
 
     Data are (inputs, targets) tensors or arrays, a torch Dataset, or a DataLoader. `loss` and `metric` take outputs and
     targets and return a value per example (or one mean); the default is cross entropy and accuracy. `settings` are
-    fields of `Config`: epochs, groups, batch_size, seed, max_time, threads, device.
+    fields of `Config`: epochs, groups, batch_size, seed, max_time, threads, device, precision, compile.
     """
     check_network(net)
     if train is None or validation is None:
@@ -368,8 +368,8 @@ def search(
     chosen = config.make_recipe("classification") if isinstance(recipe, str) else config.adjusted(recipe)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    device = Device.chosen(config.device)
-    net = device.place(net)
+    device = Device.chosen(config.device, config.precision, config.compile)
+    net = device.place(net, net.memory_format)
     feeds = [
         device.feed(source, chosen.batch_size, config.seed, crop, net.memory_format) if source is not None else None
         for source, crop in ((train, augmentation), (validation, None), (test, None))

@@ -62,10 +62,11 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     """
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    device = Device.chosen(config.device)
+    device = Device.chosen(config.device, config.precision, config.compile)
     data = load_data(config.data, Path(config.data_root) if config.data_root else None)
     torch.manual_seed(config.seed)
-    net = device.place(spaces.build(config.space, data.input_shape, len(data.classes), own=own))
+    net = spaces.build(config.space, data.input_shape, len(data.classes), own=own)
+    net = device.place(net, net.memory_format)
     check_output(net, data)
     recipe = config.make_recipe(data.task)
     feeds = [

@@ -11,6 +11,7 @@ from budgetnet.budgets.budget import Budget, within_all
 from budgetnet.data.feeds import Feed
 from budgetnet.network.extract import extract
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.training.device import Device
 from budgetnet.training.evaluation import evaluate, recalibrate
 from budgetnet.training.tasks import Task
 
@@ -39,13 +40,14 @@ class Archive:
     budgets: Sequence[Budget]
     examples: int
     """Of the validation data that an architecture is scored on."""
+    device: Device = field(default_factory=Device)
     entries: list[Evaluated] = field(default_factory=list)
 
     def score(self, gates: Tensor, phase: str, epoch: int) -> Evaluated:
         """An entry for an architecture with the weights of the super network and batch-norm statistics of its own."""
         model = extract(self.net, self.net.graph.architecture(gates))
         recalibrate(model, self.task, self.train)
-        loss, metric = evaluate(model, self.task, self.validation.evaluation(self.examples))
+        loss, metric = evaluate(model, self.task, self.validation.evaluation(self.examples), self.device)
         costs = {budget.name: float(budget.meter.evaluate(gates[None])[0]) for budget in self.budgets}
         feasible = bool(within_all(self.budgets, gates[None])[0]) if self.budgets else True
         self.entries.append(Evaluated(gates, phase, epoch, loss, metric, costs, feasible))

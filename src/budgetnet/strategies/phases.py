@@ -128,7 +128,9 @@ class Search:
 
     def run(self, state: SearchState, trainer: Trainer) -> SearchState:
         """See `Phase`."""
-        return _train_shared(self.course(state, trainer), state, trainer)
+        state = _train_shared(self.course(state, trainer), state, trainer)
+        state.searching.catch_up()
+        return state
 
     def _look(self, state: SearchState, trainer: Trainer) -> dict[str, Any]:
         """Γ, the score and costs of its mode, and how well measured costs were predicted."""

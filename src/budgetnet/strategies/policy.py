@@ -14,6 +14,7 @@ from budgetnet.budgets.budget import Budget, penalty
 from budgetnet.budgets.multiplier import Multiplier
 from budgetnet.network.distribution import Draw, EdgeDistribution
 from budgetnet.strategies.estimators import batch_mean, leave_one_out, score_function_loss
+from budgetnet.training.device import Later
 
 BASELINES = {"leave-one-out": leave_one_out, "batch-mean": batch_mean}
 TRAVEL = 0.05
@@ -46,8 +47,26 @@ class PolicySettings:
     standardise: bool = True
 
 
+@dataclass(frozen=True)
+class Trial:
+    """What a step tells Γ: the architectures, Γ as they were drawn from it, their penalties, and their losses."""
+
+    gates: Tensor
+    logits: Tensor
+    penalty: Tensor
+    losses: Later
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """For a checkpoint."""
+        return {**vars(self), "losses": self.losses.value()}
+
+
 class Policy:
-    """Γ, its optimizer and the multipliers. `update` is one step of section 3.3 of the paper."""
+    """Γ, its optimizer and the multipliers. `update` is one step of section 3.3 of the paper.
+
+    Where losses take a while to arrive, Γ learns from a step some steps later, by the gradient at the Γ that the step
+    was sampled from; costs are known at once, and the multipliers never wait.
+    """
 
     def __init__(self, distribution: EdgeDistribution, budgets: Sequence[Budget], settings: PolicySettings) -> None:
         self.distribution = distribution
@@ -55,29 +74,44 @@ class Policy:
         self.settings = settings
         self.optimizer = torch.optim.SGD(distribution.parameters(), settings.rate)
         self.multipliers = [Multiplier(settings.penalty) for _ in budgets]
+        self.waiting: list[Trial] = []
 
-    def update(self, draw: Draw, losses: Tensor, batch: Any = None) -> dict[str, float]:
+    def update(self, draw: Draw, losses: Tensor | Later, batch: Any = None, lag: int = 0) -> dict[str, float]:
         """Moves Γ and the multipliers by one batch.
 
         Args:
             draw: The architectures of the groups, and their log-probabilities.
-            losses: The mean loss of each group.
+            losses: The mean loss of each group, here or on its way.
             batch: The inputs, for costs that depend on them.
+            lag: After how many further updates Γ learns from this one.
 
         Returns:
             Mean costs, violations and multipliers, for the records.
         """
         costs = [budget.meter.evaluate(draw.gates, batch) for budget in self.budgets]
-        objective = losses.detach().double().cpu()
+        charge = torch.zeros(len(draw.gates), dtype=torch.float64)
         if self.budgets:
-            objective = objective + penalty(self.budgets, costs, [m.value for m in self.multipliers])
+            charge = penalty(self.budgets, costs, [m.value for m in self.multipliers])
+        arriving = losses if isinstance(losses, Later) else Later(losses)
+        self.waiting.append(Trial(draw.gates, self.distribution.logits.detach().clone(), charge, arriving))
+        self.catch_up(lag)
+        return self._observe(costs)
+
+    def catch_up(self, lag: int = 0) -> None:
+        """Lets Γ learn from all trials but the last `lag` ones."""
+        while len(self.waiting) > lag:
+            self._learn(self.waiting.pop(0))
+
+    def _learn(self, trial: Trial) -> None:
+        """One step of the policy gradient (section 3.3, last equation)."""
+        objective = trial.losses.value().double() + trial.penalty
         advantage = BASELINES[self.settings.baseline](objective)
         if self.settings.standardise:
             advantage = advantage / (advantage.std() + 1e-8)
-        self.optimizer.zero_grad()
-        score_function_loss(draw.log_prob, advantage).backward()  # type: ignore[no-untyped-call]
+        logits = trial.logits.requires_grad_()
+        loss = score_function_loss(self.distribution.log_prob(trial.gates, logits), advantage)
+        (self.distribution.logits.grad,) = torch.autograd.grad(loss, [logits])
         self.optimizer.step()
-        return self._observe(costs)
 
     def _observe(self, costs: Sequence[Tensor]) -> dict[str, float]:
         seen: dict[str, float] = {}
@@ -92,10 +126,15 @@ class Policy:
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"logits": self.distribution.logits.detach(), "multipliers": [asdict(m) for m in self.multipliers]}
+        return {
+            "logits": self.distribution.logits.detach(),
+            "multipliers": [asdict(m) for m in self.multipliers],
+            "waiting": [trial.state_dict() for trial in self.waiting],
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """From a checkpoint."""
         with torch.no_grad():
             self.distribution.logits.copy_(state["logits"])
         self.multipliers = [Multiplier(**values) for values in state["multipliers"]]
+        self.waiting = [Trial(**{**values, "losses": Later(values["losses"])}) for values in state["waiting"]]

@@ -76,7 +76,9 @@ class Runner:
             The runner.
         """
         phases = strategy.phases(trainer.train, seed)
-        archive = Archive(net, trainer.task, trainer.train, trainer.validation, budgets, strategy.choose_examples)
+        archive = Archive(
+            net, trainer.task, trainer.train, trainer.validation, budgets, strategy.choose_examples, trainer.device
+        )
         policy = Policy(start.distribution(net.graph), budgets, strategy.policy(trainer.train))
         state = SearchState(net, fallback, archive, phases[0].name, start, policy)
         if strategy.keeps_initial_weights:
@@ -95,7 +97,9 @@ class Runner:
     ) -> Runner:
         """The training of one fixed architecture; arguments as in `of_search`."""
         phases = strategy.phases(trainer.train, seed, fixed=True)
-        archive = Archive(net, trainer.task, trainer.train, trainer.validation, budgets, strategy.choose_examples)
+        archive = Archive(
+            net, trainer.task, trainer.train, trainer.validation, budgets, strategy.choose_examples, trainer.device
+        )
         state = SearchState(net, architecture, archive, phases[0].name)
         state.single_out(architecture, trainer)
         return cls._begun(phases, state, trainer)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from budgetnet.data.feeds import Batch
-from budgetnet.data.nested import rows
+from budgetnet.data.nested import leaves, rows
 from budgetnet.data.seeds import generator_of
 from budgetnet.network.distribution import Draw
 from budgetnet.strategies.state import SearchState
@@ -58,9 +58,10 @@ class SampledStep(Step):
         with trainer.watch.part("sampling and plan"):
             draw = self.draw(rows(inputs), number)
             if trainer.watch.running:
-                self.state.net.plan(draw.gates, rows(inputs))  # remembered: the forward pass will not make it again
+                place = next(leaves(inputs)).device
+                self.state.net.plan(draw.gates, rows(inputs), place)  # remembered: it will not be made again
         with trainer.watch.part("forward"):
-            outputs = trainer.task.outputs(module, inputs, draw.gates)
+            outputs = trainer.outputs(module, inputs, draw.gates)
             return Forward(outputs, trainer.task.group_losses(outputs, targets, len(draw.gates)), draw)
 
     def draw(self, batch: int, number: int) -> Draw:
@@ -74,7 +75,8 @@ class SampledStep(Step):
         with trainer.watch.part("policy and costs"):
             policy = self.state.searching
             rate = policy.settings.rate
-            return {"policy_lr": rate, **policy.update(forward.drawn, forward.losses, batch[0])}
+            losses = trainer.device.later(forward.losses)
+            return {"policy_lr": rate, **policy.update(forward.drawn, losses, batch[0], trainer.device.lag)}
 
 
 class FullStep(SampledStep):

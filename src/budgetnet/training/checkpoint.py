@@ -71,6 +71,7 @@ class Writer:
 
 
 def _write(folder: Path, number: int, skeleton: Any, tensors: dict[str, Tensor]) -> Path:
+    tensors = {name: tensor.cpu() for name, tensor in tensors.items()}
     content = save_safetensors(tensors, metadata={"state": json.dumps(skeleton)})
     path = folder / f"{number:08d}-{hashlib.sha256(content).hexdigest()}.checkpoint"
     write_file(path, content)
@@ -121,8 +122,9 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
     """A JSON value: dicts become lists of pairs (keys may be numbers), tensors references into `tensors`."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
-        # a copy: its owner goes on to change it, and safetensors refuses tensors that share memory
-        tensors[name] = value.detach().to("cpu", copy=True).contiguous()
+        # a copy: its owner goes on to change it, and safetensors refuses tensors that share memory. One on an
+        # accelerator stays there until the thread that writes it fetches it, so that nobody else waits
+        tensors[name] = value.detach().to(value.device, copy=True).contiguous()
         return {"tensor": name}
     if isinstance(value, dict):
         return {"dict": [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]}

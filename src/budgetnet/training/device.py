@@ -1,7 +1,17 @@
-"""Where a run computes: one value that owns moving modules and inputs."""
+"""Where and how a run computes: one value for the device, its precision, memory format and reading of results.
+
+A kernel on an accelerator is only queued; the host waits when it reads a value. So a step reads nothing: what is worth
+recording stays on the device until a record is due, and then comes over in one copy (`Device.read`). Only the losses
+of the groups are needed sooner, by Γ, which lives on the host: they leave in a copy that nobody waits for
+(`Device.later`), and Γ learns from them one step later. On a CPU there is nothing to wait for, and Γ learns at once.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -9,43 +19,142 @@ import torch
 from torch import Tensor, nn
 
 from budgetnet.data.augment import Augmentation
-from budgetnet.data.feeds import Feed, make_feed
+from budgetnet.data.feeds import Feed, SplitFeed, make_feed
+from budgetnet.data.nested import leaves
 from budgetnet.errors import UserError
 
 M = TypeVar("M", bound=nn.Module)
 
+DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
+"""Kinds of devices; one of several is said as `cuda:1`."""
+PRECISIONS = ("fp32", "bf16")
+DATA_SHARE = 0.25
+"""The share of an accelerator's free memory that data sets in memory may take, each of them."""
+
+
+class Later:
+    """A tensor on its way to the host, in a copy that the device makes when it comes to it."""
+
+    def __init__(self, value: Tensor) -> None:
+        value = value.detach()
+        self._arrived: torch.Event | None = None
+        self._value = value
+        if value.device.type in ("cuda", "xpu"):
+            self._value = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+            self._value.copy_(value, non_blocking=True)
+            self._arrived = torch.Event(value.device)
+            self._arrived.record()
+
+    def value(self) -> Tensor:
+        """The tensor on the host, waited for if it has not arrived."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+            self._arrived = None
+        return self._value.cpu()
+
 
 @dataclass(frozen=True)
 class Device:
-    """A training device. Everything is computed in fp32.
+    """A training device.
 
     Args:
         name: What torch calls the device, such as `cpu` or `cuda:1`.
+        precision: `fp32`, or `bf16` by autocast: weights, optimizer state and batch-norm statistics stay in fp32.
+        compiled: Whether networks of one fixed architecture (race, finish) are trained through `torch.compile`.
     """
 
     name: str = "cpu"
+    precision: str = "fp32"
+    compiled: bool = False
 
     @classmethod
-    def chosen(cls, name: str) -> Device:
+    def chosen(cls, name: str, precision: str = "fp32", compiled: bool = False) -> Device:
         """The device that a user asked for.
 
         Args:
             name: `auto` takes an accelerator where there is one; otherwise a name of torch's.
+            precision: One of `PRECISIONS`.
+            compiled: Whether fixed networks are compiled.
 
         Returns:
             The device; a `UserError` if this machine does not have it.
         """
-        if name == "cuda" and not torch.cuda.is_available():
-            raise UserError("there is no CUDA device here; use --device cpu or auto")
-        return cls(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+        check_name(name)
+        if precision not in PRECISIONS:
+            raise UserError(f"there is no precision {precision!r}; use {' or '.join(PRECISIONS)}")
+        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        if name == "auto":
+            name = "cpu" if found is None else found.type
+        kind, _, number = name.partition(":")
+        if kind != "cpu" and (found is None or found.type != kind):
+            raise UserError(f"there is no {kind.upper()} device here; use --device cpu or auto")
+        if number and kind != "cpu" and int(number) >= torch.accelerator.device_count():
+            raise UserError(f"there are {torch.accelerator.device_count()} {kind.upper()} devices here, not {name}")
+        return cls(name, precision, compiled)
 
-    def place(self, module: M) -> M:
-        """The module, moved to this device."""
-        return module.to(self.name)
+    @property
+    def type(self) -> str:
+        """The kind of the device, without its number."""
+        return self.name.partition(":")[0]
 
-    def move(self, value: Tensor) -> Tensor:
-        """A tensor on this device."""
-        return value.to(self.name, non_blocking=True)
+    @property
+    def lag(self) -> int:
+        """Steps after which Γ learns from a step: none where reading a loss does not wait for the device."""
+        return 0 if self.type == "cpu" else 1
+
+    def place(self, module: M, memory_format: torch.memory_format = torch.contiguous_format) -> M:
+        """The module, moved to this device.
+
+        Weights of convolutions go into the memory format of the inputs, except on a CPU, whose kernels reorder weights
+        themselves.
+        """
+        module = module.to(self.name)
+        if self.type != "cpu" and memory_format is torch.channels_last:
+            module = module.to(memory_format=memory_format)  # type: ignore[call-overload]
+        return module
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The precision of a forward pass."""
+        if self.precision == "fp32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.type, torch.bfloat16)
+
+    def runnable(self, module: nn.Module) -> nn.Module:
+        """A module as it is run in training: compiled if that was asked for."""
+        if not self.compiled:
+            return module
+        compiled: Any = torch.compile(module, dynamic=False)
+        return compiled  # type: ignore[no-any-return]
+
+    def read(self, values: Sequence[Tensor]) -> list[float]:
+        """The numbers in these tensors of one element each: the one place of a step where the host waits."""
+        if not values:
+            return []
+        dtype = torch.float32 if self.type == "mps" else torch.float64
+        found: list[float] = torch.stack([value.detach().to(dtype).reshape(()) for value in values]).tolist()
+        return found
+
+    def later(self, value: Tensor) -> Later:
+        """A tensor on its way to the host."""
+        return Later(value)
+
+    def wait(self) -> None:
+        """Until everything that was queued is done, for timing."""
+        if self.type not in ("cpu", "meta"):
+            torch.accelerator.synchronize(self.name)
+
+    def random_state(self) -> dict[str, Tensor]:
+        """The states of torch's random numbers, on the host and on the device."""
+        states = {"cpu": torch.get_rng_state()}
+        if self.type not in ("cpu", "meta"):
+            states["device"] = torch.get_device_module(self.type).get_rng_state()
+        return states
+
+    def set_random_state(self, states: dict[str, Tensor]) -> None:
+        """Goes on from a state; one of another kind of device is left out."""
+        torch.set_rng_state(states["cpu"])
+        if "device" in states and self.type not in ("cpu", "meta"):
+            torch.get_device_module(self.type).set_rng_state(states["device"])
 
     def feed(
         self,
@@ -65,6 +174,28 @@ class Device:
             memory_format: The layout of images.
 
         Returns:
-            The feed.
+            The feed. Examples in memory live on the device if they fit there.
         """
-        return make_feed(source, batch_size, seed, augmentation, self.name, memory_format)
+        feed = make_feed(source, batch_size, seed, augmentation, self.name, memory_format)
+        if isinstance(feed, SplitFeed) and self._has_room(feed):
+            feed.split = feed.split.to(self.name)
+        return feed
+
+    def _has_room(self, feed: SplitFeed) -> bool:
+        if self.type == "cpu":
+            return False
+        tensors = [*leaves(feed.split.inputs), *leaves(feed.split.targets)]
+        size: int = sum(tensor.nbytes for tensor in tensors)
+        return size < DATA_SHARE * self._free_memory()
+
+    def _free_memory(self) -> float:
+        if self.type in ("cuda", "xpu"):
+            free, _ = torch.get_device_module(self.type).mem_get_info(self.name)
+            return float(free)
+        return float(torch.mps.recommended_max_memory()) if self.type == "mps" else float("inf")
+
+
+def check_name(name: str) -> None:
+    """Refuses what is no name of a device, whether or not this machine has one."""
+    if not re.fullmatch(rf"({'|'.join(DEVICES[1:])})(:[0-9]{{1,3}})?|auto", name):
+        raise UserError(f"there is no device {name!r}; use {', '.join(DEVICES)}, or one of several as cuda:1")

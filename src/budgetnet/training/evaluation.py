@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from budgetnet.data.feeds import Batch, Feed
+from budgetnet.training.device import Device
 from budgetnet.training.tasks import Score, Task
 
 RECALIBRATION_BATCHES = 3
@@ -36,16 +37,18 @@ def recalibrate(model: nn.Module, task: Task, train: Feed, batches: int = RECALI
         norm.momentum = momentum
 
 
-def judge(model: nn.Module, task: Task, batches: Iterator[Batch]) -> Score:
-    """The score of a network in eval mode on all batches together."""
+def judge(model: nn.Module, task: Task, batches: Iterator[Batch], device: Device | None = None) -> Score:
+    """The score of a network in eval mode on all batches together, in fp32 unless a device says otherwise."""
     model.eval()
-    with torch.no_grad():
+    with torch.no_grad(), (device or Device()).autocast():
         return functools.reduce(
             operator.add, (task.score(task.outputs(model, inputs), targets) for inputs, targets in batches)
         )
 
 
-def evaluate(model: nn.Module, task: Task, batches: Iterator[Batch]) -> tuple[float, float]:
+def evaluate(
+    model: nn.Module, task: Task, batches: Iterator[Batch], device: Device | None = None
+) -> tuple[float, float]:
     """Mean loss and metric of a network in eval mode; a loss that is no number is as bad as can be."""
-    score = judge(model, task, batches)
+    score = judge(model, task, batches, device)
     return math.inf if math.isnan(score.loss) else score.loss, score.metric

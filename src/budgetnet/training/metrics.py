@@ -87,9 +87,10 @@ def binary_accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
 def confusion(outputs: Tensor, targets: Tensor) -> Tensor:
     """Labelled pixels (or examples) counted by their true class (row) and the predicted one (column)."""
     classes = outputs.shape[1]
-    known = targets != IGNORE
-    pairs = targets[known] * classes + outputs.argmax(1)[known]
-    return torch.bincount(pairs, minlength=classes**2).view(classes, classes).cpu()
+    # what is not labelled is counted in a last place of its own: to leave it out would wait for the device
+    pairs = torch.where(targets != IGNORE, targets * classes + outputs.argmax(1), classes**2).flatten()
+    counts = torch.zeros(classes**2 + 1, dtype=torch.int64, device=outputs.device)
+    return counts.index_add_(0, pairs, torch.ones_like(pairs))[:-1].view(classes, classes)
 
 
 def mean_iou(counts: Tensor) -> float:
@@ -102,9 +103,9 @@ def mean_iou(counts: Tensor) -> float:
 
 def r2_statistics(outputs: Tensor, targets: Tensor) -> Tensor:
     """Count, sum and sum of squares of the targets, and the sum of squared errors, for each value of an example."""
-    wanted = aligned(outputs, targets).double().view(len(outputs), -1)
-    errors = (outputs.double().view_as(wanted) - wanted).square()
-    return torch.stack([torch.ones_like(errors).sum(0), wanted.sum(0), wanted.square().sum(0), errors.sum(0)]).cpu()
+    wanted = wide(aligned(outputs, targets)).view(len(outputs), -1)
+    errors = (wide(outputs).view_as(wanted) - wanted).square()
+    return torch.stack([torch.ones_like(errors).sum(0), wanted.sum(0), wanted.square().sum(0), errors.sum(0)])
 
 
 def r2(sums: Tensor) -> float:
@@ -112,6 +113,11 @@ def r2(sums: Tensor) -> float:
     count, total, squares, errors = sums
     variance = squares - total.square() / count
     return float((1 - errors / variance.clamp_min(1e-12)).mean())
+
+
+def wide(values: Tensor) -> Tensor:
+    """In float64, or as they are on devices that have none."""
+    return values if values.device.type == "mps" else values.double()
 
 
 def labelled(targets: Tensor) -> Tensor:

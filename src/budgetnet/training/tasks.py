@@ -24,6 +24,7 @@ from budgetnet.training.metrics import (
     loss_named,
     mean_iou,
     metric_named,
+    wide,
 )
 
 Forward = Callable[[Callable[..., Any], Nested], Tensor]
@@ -38,31 +39,40 @@ class Score:
     that of the whole split, neither of them a mean of values per image.
     """
 
-    loss_sum: float
+    loss_sum: Tensor
     metric_sum: Tensor
-    weight: float
+    weights: Tensor
     counts: Tensor | None = None
     finish: Callable[[Tensor], float] | None = None
 
     def __add__(self, other: Score) -> Score:
         counts = None if self.counts is None or other.counts is None else self.counts + other.counts
         sums = self.loss_sum + other.loss_sum, self.metric_sum + other.metric_sum
-        return Score(*sums, self.weight + other.weight, counts, self.finish)
+        return Score(*sums, self.weights + other.weights, counts, self.finish)
+
+    @functools.cached_property
+    def _numbers(self) -> list[float]:
+        """The sums of losses, weights and, where it is one number, of the metric, read in one copy."""
+        sums = [self.loss_sum, self.weights, *([self.metric_sum] if self.finish is None else [])]
+        found: list[float] = torch.stack([value.to(self.loss_sum) for value in sums]).tolist()
+        return found
 
     @property
     def loss(self) -> float:
         """The mean loss."""
-        return self.loss_sum / max(self.weight, 1.0)
+        return self._numbers[0] / max(self._numbers[1], 1.0)
 
     @property
     def metric(self) -> float:
         """The metric of all examples."""
-        return float(self.metric_sum) / max(self.weight, 1.0) if self.finish is None else self.finish(self.metric_sum)
+        if self.finish is None:
+            return self._numbers[2] / max(self._numbers[1], 1.0)
+        return self.finish(self.metric_sum.cpu())
 
     @property
     def mean_iou(self) -> float | None:
         """The mean intersection over union of a segmentation; None for other tasks."""
-        return None if self.counts is None else mean_iou(self.counts)
+        return None if self.counts is None else mean_iou(self.counts.cpu())
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,7 @@ class Task:
         if outputs.requires_grad and not losses.requires_grad:
             raise UserError("the loss has no gradient to learn by; compute it from the outputs with torch alone")
         if losses.dim() == 1:
-            return group_means(losses, group_of_rows(len(losses), groups), groups)
+            return group_means(losses, _groups_on(losses.device, len(losses), groups), groups)
         if groups == 1:
             return losses[None]
         parts = group_of_rows(len(outputs), groups)
@@ -122,21 +132,26 @@ class Task:
         part = slice(int(rows[0]), int(rows[-1]) + 1)
         return _measured(self.loss, "loss", outputs[part], select(targets, part))
 
-    def mean_metric(self, outputs: Tensor, targets: Nested) -> float:
-        """Of a batch."""
+    def batch_metric(self, outputs: Tensor, targets: Nested) -> Tensor:
+        """The metric of a batch, where it was computed: a mean, or statistics for `Metric.finish`."""
         values = _measured(self.metric.function, self.metric.name, outputs, targets, self.metric.finish is None)
-        return float(values.mean()) if self.metric.finish is None else self.metric.finish(values)
+        return values.mean() if self.metric.finish is None else values
+
+    def mean_metric(self, outputs: Tensor, targets: Nested) -> float:
+        """The metric of a batch as a number."""
+        values = self.batch_metric(outputs, targets)
+        return float(values) if self.metric.finish is None else self.metric.finish(values.cpu())
 
     def score(self, outputs: Tensor, targets: Nested) -> Score:
         """What these outputs are worth. Label maps weigh as many as they have labelled pixels, other examples one."""
         maps = is_label_map(outputs, targets)
-        weights = labelled(targets).sum(1).double() if maps else torch.ones(len(outputs), device=outputs.device)
+        weights = wide(labelled(targets).sum(1)) if maps else torch.ones(len(outputs), device=outputs.device)
         finish = self.metric.finish
         values = _measured(self.metric.function, self.metric.name, outputs, targets, finish is None)
         return Score(
             _weighted(_measured(self.loss, "loss", outputs, targets), weights),
-            torch.tensor(_weighted(values, weights)) if finish is None else values,
-            float(weights.sum()),
+            _weighted(values, weights).float() if finish is None else values,
+            wide(weights.sum()),
             confusion(outputs, targets) if maps else None,
             finish,
         )
@@ -163,7 +178,7 @@ def _measured(function: Measure, what: str, outputs: Tensor, targets: Nested, by
             "make the network's output and the targets fit it"
         ) from error
     if isinstance(value, int | float):
-        value = torch.tensor(value)
+        value = torch.tensor(value, device=outputs.device)
     if not isinstance(value, Tensor):
         raise UserError(f"the {what} gave a {type(value).__name__}; return a tensor: a value per example, or one mean")
     if by_example and value.dim() and tuple(value.shape) != (len(outputs),):
@@ -181,13 +196,19 @@ def _checked_outputs(outputs: object, inputs: Nested) -> Tensor:
     return outputs
 
 
-def _weighted(values: Tensor, weights: Tensor) -> float:
+def _weighted(values: Tensor, weights: Tensor) -> Tensor:
     if values.shape == weights.shape:
-        return float((values * weights).sum())
-    return float(values.mean()) * float(weights.sum())
+        return wide((values * weights).sum())
+    return wide(values.mean()) * wide(weights.sum())
+
+
+@functools.lru_cache(maxsize=64)
+def _groups_on(device: torch.device, batch: int, groups: int) -> Tensor:
+    """The group of each example, made once and kept on the device."""
+    return group_of_rows(batch, groups).to(device)
 
 
 def group_means(values: Tensor, group: Tensor, groups: int) -> Tensor:
     """The mean of per-example values in each group, given every example's group."""
-    totals = values.new_zeros(groups).index_add_(0, group.to(values.device), values)
-    return totals / torch.bincount(group, minlength=groups).to(values)
+    totals, sizes = (values.new_zeros(groups).index_add_(0, group, part) for part in (values, torch.ones_like(values)))
+    return totals / sizes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,11 +14,13 @@ from torch import Tensor, nn
 
 from budgetnet.data.feeds import Batch, Feed
 from budgetnet.data.nested import rows
-from budgetnet.errors import Diverged, Interrupted
-from budgetnet.records.records import Record, Sink, Tally
+from budgetnet.errors import Interrupted
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.records import Record, Sink
 from budgetnet.records.stopwatch import OFF, Untimed, timed
 from budgetnet.training.device import Device
 from budgetnet.training.evaluation import evaluate
+from budgetnet.training.ledger import Ledger, Seen, fault
 from budgetnet.training.schedules import Rate
 from budgetnet.training.tasks import Task
 
@@ -27,8 +30,6 @@ STEP_RECORDS = 20
 """Step records in an epoch: enough for a smooth curve, few enough to cost nothing."""
 SAVE_SECONDS, EPOCH_SECONDS = 60.0, 5.0
 """Between checkpoints at most, and at least before one at the end of an epoch; the end of a phase is always saved."""
-DIVERGED = 1e8
-"""No useful weight is as large as this; a network with such a one does not recover."""
 
 OptimizerFactory = Callable[[nn.Module], torch.optim.Optimizer]
 
@@ -46,6 +47,8 @@ class Fit:
     module: nn.Module
     optimizer: torch.optim.Optimizer
     step: int = 0
+    compiled: nn.Module | None = None
+    """The module as it is run, if it is compiled."""
 
 
 class Forward(NamedTuple):
@@ -73,7 +76,7 @@ class Step:
         """
         inputs, targets = batch
         with trainer.watch.part("forward"):
-            outputs = trainer.task.outputs(module, inputs)
+            outputs = trainer.outputs(module, inputs)
             return Forward(outputs, trainer.task.group_losses(outputs, targets, 1))
 
     def update(self, trainer: Trainer, forward: Forward, batch: Batch, progress: float) -> Mapping[str, float]:
@@ -95,10 +98,14 @@ class Stateful(Protocol):
 
 
 class Callback:
-    """Called at the end of steps, epochs and phases. Override what you need; the default does nothing."""
+    """Called at the end of steps, epochs and phases. Override what you need; the default does nothing.
+
+    The values of steps come when a record is due, for all steps since the one before: to read them after each step
+    would wait for the device.
+    """
 
     def step_ended(self, phase: str, step: int, values: Mapping[str, float]) -> None:
-        """After a training step: its number in the phase, its loss, metric and learning rate."""
+        """For every training step: its number in the phase, its loss, metric and learning rate."""
 
     def epoch_ended(self, phase: str, step: int, values: Mapping[str, Any]) -> None:
         """After an epoch, with its mean values and validation scores."""
@@ -123,7 +130,7 @@ class Course:
         step: What one step computes.
         look: Gives end-of-epoch metrics; by default the module is scored on validation data.
         snapshot: Gives further values for the step record at a step, written every so many steps.
-        observe: Takes the values of every step and the progress after it.
+        observe: Takes the values of every step and the progress after it, in order, when they are read.
         about: Further values for the record at the beginning of the phase.
         offset: Steps of the phase that other modules took before.
         total: Steps of the whole phase, if it fits several modules.
@@ -180,7 +187,7 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self._interval, self._epoch = Tally(), Tally()
+        self._ledger = Ledger(self.device, self.task.metric)
         self._start = self._saved = time.monotonic()
 
     def begin(self, module: nn.Module) -> Fit:
@@ -206,11 +213,11 @@ class Trainer:
         while (progress := self._progress(course, fit)) < 1:
             for batch in self.watch.each("data", self._batches(course, fit)):
                 clock = time.monotonic()
-                values = self._step(course, fit, batch, progress)
+                seen = self._step(course, fit, batch, progress)
                 fit.step += 1
                 progress = self._progress(course, fit)
-                course.observe(values, progress)
-                self._after_step(course, fit, values, rows(batch[0]), progress >= 1)
+                self._ledger.add(seen._replace(take=functools.partial(self._take, course, fit.step, progress)))
+                self._after_step(course, fit, progress >= 1)
                 self.spend(course.phase, time.monotonic() - clock)
                 self._maybe_save(state, SAVE_SECONDS if fit.step % self.train.steps else EPOCH_SECONDS)
                 if progress >= 1:
@@ -218,8 +225,10 @@ class Trainer:
 
     def time_step(self, course: Course, fit: Fit, batch: Batch) -> float:
         """Seconds of one step in the middle of a course, without records: for estimates."""
+        self.device.wait()
         clock = time.monotonic()
         self._step(course, fit, batch, 0.5)
+        self.device.wait()
         return time.monotonic() - clock
 
     def _progress(self, course: Course, fit: Fit) -> float:
@@ -238,19 +247,30 @@ class Trainer:
         epoch, start = divmod(course.seen + fit.step, self.train.steps)
         return self.train.training(course.stream + epoch, start)
 
-    def _step(self, course: Course, fit: Fit, batch: Batch, progress: float) -> dict[str, float]:
-        """One training step; returns what is worth recording."""
+    def outputs(self, module: nn.Module, inputs: Any, gates: Tensor | None = None) -> Tensor:
+        """The outputs of a forward pass in the device's precision; themselves in fp32, as the loss wants them."""
+        with self.device.autocast():
+            outputs = self.task.outputs(module, inputs, gates)
+        return outputs.float() if outputs.dtype is torch.bfloat16 else outputs
+
+    def _step(self, course: Course, fit: Fit, batch: Batch, progress: float) -> Seen:
+        """One training step, which reads nothing that the device has computed; returns what is worth recording."""
         fit.module.train()
         rate = course.rate(progress) * self.lr_scale
-        forward = course.step.forward(self, fit.module, batch, fit.step)
+        forward = course.step.forward(self, self._runnable(fit), batch, fit.step)
         loss = forward.losses.mean()
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            raise self._fault(f"the loss is {value}", course, fit)
         self._descend(fit.optimizer, loss, rate)
-        metric = self.task.mean_metric(forward.outputs.detach(), batch[1])
-        values = {self.task.metric.name: metric, "loss": value, "lr": rate}
-        return {**values, **course.step.update(self, forward, batch, progress)}
+        metric = self.task.batch_metric(forward.outputs.detach(), batch[1])
+        values = {"lr": rate, **course.step.update(self, forward, batch, progress)}
+        number, weight = course.offset + fit.step, rows(batch[0])
+        return Seen(course.phase, number, loss.detach(), metric.detach(), values, weight, _nothing)
+
+    def _runnable(self, fit: Fit) -> nn.Module:
+        """The module as it is run: a fixed network may be compiled; a super network changes in every step."""
+        if isinstance(fit.module, SuperNetwork):
+            return fit.module
+        fit.compiled = fit.compiled or self.device.runnable(fit.module)
+        return fit.compiled
 
     @timed("optimizer")
     def _descend(self, optimizer: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
@@ -263,31 +283,37 @@ class Trainer:
                 loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
-    def _after_step(self, course: Course, fit: Fit, values: dict[str, float], weight: int, last: bool) -> None:
+    def _after_step(self, course: Course, fit: Fit, last: bool) -> None:
         """Records of the step and, where it ends one, of the epoch."""
-        self._interval.add(values, weight)
-        self._epoch.add(values, weight)
         step = course.offset + fit.step
-        for callback in self.callbacks:
-            callback.step_ended(course.phase, step, values)
         every = max(1, self.train.steps // STEP_RECORDS)
+        ends = fit.step % self.train.steps == 0 or last
+        if step % every == 0 or ends:
+            self._ledger.read(fit.module if ends else None, self._place(course, fit), _rate(fit))
         if step % every == 0:
-            self.record("step", course.phase, step, {**self._interval.take(), **course.snapshot(fit.step, every)})
-        if fit.step % self.train.steps == 0 or last:
-            self._check_weights(fit, course)
-            seen = {**self._epoch.take(), **self._look(course, fit)}
+            self.record(
+                "step", course.phase, step, {**self._ledger.interval.take(), **course.snapshot(fit.step, every)}
+            )
+        if ends:
+            seen = {**self._ledger.epoch.take(), **self._look(course, fit)}
             self.record("epoch", course.phase, step, seen)
             for callback in self.callbacks:
                 callback.epoch_ended(course.phase, step, seen)
+
+    def _take(self, course: Course, step: int, progress: float, values: Mapping[str, float]) -> None:
+        """The values of one step, as numbers."""
+        course.observe(values, progress)
+        for callback in self.callbacks:
+            callback.step_ended(course.phase, course.offset + step, values)
 
     @timed("evaluation")
     def _look(self, course: Course, fit: Fit) -> Mapping[str, Any]:
         """End-of-epoch metrics; validation metrics of the module unless the course has others."""
         if course.look is not None:
             return course.look()
-        loss, metric = evaluate(fit.module, self.task, self.validation.evaluation(LOOK_EXAMPLES))
+        loss, metric = evaluate(fit.module, self.task, self.validation.evaluation(LOOK_EXAMPLES), self.device)
         if math.isinf(loss):
-            raise self._fault("the validation loss is not finite", course, fit)
+            raise fault("the validation loss is not finite", self._place(course, fit), _rate(fit))
         return {f"validation_{self.task.metric.name}": metric, "validation_loss": loss}
 
     def elapsed(self) -> float:
@@ -311,12 +337,11 @@ class Trainer:
 
     def forget(self) -> None:
         """Drops the means of a training that was given up."""
-        self._interval.take()
-        self._epoch.take()
+        self._ledger.forget()
 
     def end_phase(self, phase: str, state: Stateful) -> None:
         """Saves the state at the end of a phase."""
-        self._interval.take()
+        self._ledger.interval.take()
         for callback in self.callbacks:
             callback.phase_ended(phase)
         self.checkpoint(state)
@@ -332,35 +357,31 @@ class Trainer:
     @timed("checkpoint")
     def checkpoint(self, state: Stateful) -> None:
         """Saves the state; one that has diverged is not worth going on from, and is refused."""
-        if state.fit is not None:
-            self._check_weights(state.fit)
+        fit = state.fit
+        self._ledger.read(*(() if fit is None else (fit.module, f"step {fit.step}", _rate(fit))))
         self.save({**state.state_dict(), "trainer": self.state_dict()})
         self._saved = time.monotonic()
 
-    def _check_weights(self, fit: Fit, course: Course | None = None) -> None:
-        if any(not bool((parameter.detach().abs() < DIVERGED).all()) for parameter in fit.module.parameters()):
-            raise self._fault("the weights have diverged", course, fit)
-
-    def _fault(self, what: str, course: Course | None, fit: Fit) -> Diverged:
-        rate = fit.optimizer.param_groups[0]["lr"]
-        place = f"step {fit.step}" if course is None else f"step {course.offset + fit.step} of the {course.phase} phase"
-        return Diverged(
-            f"{what} in {place} at learning rate {rate:.3g}; the last good checkpoint is kept: go on with "
-            "--resume --lr-scale 0.3, or look at the data"
-        )
+    @staticmethod
+    def _place(course: Course, fit: Fit) -> str:
+        return f"step {course.offset + fit.step} of the {course.phase} phase"
 
     def state_dict(self) -> dict[str, Any]:
         """The clock, the means of steps that are not recorded yet, and torch's random state."""
         return {
             "seconds": dict(self.seconds),
             "elapsed": self.elapsed(),
-            "tallies": [[dict(tally.sums), tally.weight] for tally in (self._interval, self._epoch)],
-            "random": torch.get_rng_state(),
+            "tallies": self._ledger.state_dict(),
+            "random": self.device.random_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from a state."""
         self.seconds = dict(state["seconds"])
         self._start = time.monotonic() - state["elapsed"]
-        self._interval, self._epoch = (Tally(sums, weight) for sums, weight in state["tallies"])
-        torch.set_rng_state(state["random"])
+        self._ledger.load_state_dict(state["tallies"])
+        self.device.set_random_state(state["random"])
+
+
+def _rate(fit: Fit) -> float:
+    return float(fit.optimizer.param_groups[0]["lr"])

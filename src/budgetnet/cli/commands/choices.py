@@ -1,6 +1,7 @@
 """The values that options take, known without importing torch; a test compares them with what the package accepts."""
 
-DEVICES = ("auto", "cpu", "cuda")
+DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
+TRAINING_PRECISIONS = ("fp32", "bf16")
 ENGINES = ("local", "dask")
 SCALES = ("reduced", "full")
 FORMATS = ("onnx", "torch", "safetensors")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from budgetnet.cli.commands.choices import DEVICES, ENGINES, TRACKERS
+from budgetnet.cli.commands.choices import DEVICES, ENGINES, TRACKERS, TRAINING_PRECISIONS
 
 Command = Callable[..., Any]
 
@@ -64,7 +64,11 @@ training = together(
     click.option("--resume", is_flag=True, help="Continue the run in --out, or start it if there is none."),
     click.option("--lr-scale", type=float, default=1.0, help="With --resume: multiply the learning rate."),
     click.option("--max-time", help="Finish within this time, with a trained network: 30m, 1h30m, 90s."),
-    click.option("--device", help=f"{', '.join(DEVICES)}."),
+    click.option("--device", help=f"{', '.join(DEVICES)}, or one of several as cuda:1."),
+    click.option(
+        "--precision", help=f"{' or '.join(TRAINING_PRECISIONS)} (autocast; the result is fp32).  [default: fp32]"
+    ),
+    click.option("--compile", "compile", is_flag=True, default=None, help="Train fixed networks by torch.compile."),
     click.option("--threads", type=int, help="Number of torch threads.  [default: torch's own choice]"),
     click.option("--int8-drop", type=float, help="Points of accuracy that an int8 file may lose.  [default: 1]"),
     click.option("--config", "config_file", type=FILE, help="Read settings from a TOML file."),

@@ -5,10 +5,12 @@ A node's value holds only the rows (examples) of the groups in which the node is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,6 +18,8 @@ from torch import Tensor
 
 from budgetnet.network.executor.rows import Rows
 from budgetnet.network.graph import Graph, Operation
+
+CPU = torch.device("cpu")
 
 Keeps = tuple[tuple[bool, ...], ...]
 
@@ -82,8 +86,11 @@ class Plan:
 
 
 @lru_cache(maxsize=256)
-def make_plan(graph: Graph, packed: bytes, groups: int, batch: int) -> Plan:
-    """The plan of gates (groups × edges, as packed bits) on so many examples; a function of values, hence cached."""
+def make_plan(graph: Graph, packed: bytes, groups: int, batch: int, device: torch.device = CPU) -> Plan:
+    """The plan of gates (groups × edges, as packed bits) on so many examples; a function of values, hence cached.
+
+    Its index tensors are on the device, where they go once, in one copy.
+    """
     count = groups * len(graph.edges)
     gates = np.unpackbits(np.frombuffer(packed, np.uint8), count=count).reshape(groups, -1).astype(bool)
     live = graph.live(torch.from_numpy(gates))[group_of_rows(batch, groups)].numpy()
@@ -105,7 +112,43 @@ def make_plan(graph: Graph, packed: bytes, groups: int, batch: int) -> Plan:
         if group
     ]
     inputs = _rows(np.flatnonzero(nodes[:, 0]), batch)
-    return Plan(inputs, _complement(inputs, batch), tuple(steps), _spreads(runs, nodes.sum(0)))
+    found = Plan(inputs, _complement(inputs, batch), tuple(steps), _spreads(runs, nodes.sum(0)))
+    return found if device.type == "cpu" else _moved(found, device)
+
+
+def _moved(plan: Plan, device: torch.device) -> Plan:
+    """The plan with its index tensors on a device."""
+    found: dict[int, Tensor] = {}
+
+    def collect(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            found.setdefault(id(value), value)
+        return value
+
+    _mapped(collect, plan)
+    if not found:
+        return plan
+    lengths = [len(index) for index in found.values()]
+    together = torch.cat(list(found.values()))
+    together = (together.pin_memory() if device.type == "cuda" else together).to(device, non_blocking=True)
+    moved = dict(zip(found, torch.split(together, lengths), strict=True))
+
+    def move(value: Any) -> Any:
+        return moved[id(value)] if isinstance(value, Tensor) else value
+
+    return cast(Plan, _mapped(move, plan))
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """A plan with a function applied to everything in it that is neither a value class nor a collection of them."""
+    if isinstance(value, Plan | Step | Spread | Run):
+        names = [field.name for field in dataclasses.fields(value)]
+        return dataclasses.replace(value, **{name: _mapped(function, getattr(value, name)) for name in names})
+    if isinstance(value, tuple):
+        return tuple(_mapped(function, part) for part in value)
+    if isinstance(value, Mapping):
+        return {key: _mapped(function, part) for key, part in value.items()}
+    return function(value)
 
 
 def _runs(graph: Graph, live: np.ndarray, nodes: np.ndarray) -> list[list[Run]]:

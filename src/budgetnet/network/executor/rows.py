@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from budgetnet.network.executor.sums import add_up
 
 Rows = slice | Tensor | None
-"""Which rows of a tensor: all (None), neighbours (a slice, no copy), or any (an index)."""
+"""Which rows of a tensor: all (None), neighbours (a slice, no copy), or any (an index on the same device)."""
 
 
 def spread(value: Tensor, parts: Sequence[Rows], gap: Rows) -> tuple[Tensor, ...]:
@@ -57,12 +57,12 @@ def lent(part: Tensor, value: Tensor, rows: Rows) -> Iterator[Tensor]:
     if not isinstance(rows, Tensor) or not torch.is_grad_enabled():
         yield part
         return
-    source, storage, dtype = value.detach(), part.untyped_storage().data_ptr(), part.dtype
+    source, storage, dtype = value.detach(), part.untyped_storage()._cdata, part.dtype
     written, read, loan = value._version, part._version, [part]
 
     def pack(saved: Tensor) -> Tensor | _View:
-        # the part is alive while it is lent, so nothing else can be at its address
-        same = saved.layout is torch.strided and saved.untyped_storage().data_ptr() == storage
+        # the part is alive while it is lent, so no other storage can be the same object
+        same = saved.layout is torch.strided and saved.untyped_storage()._cdata == storage
         lazy = saved.is_neg() or saved.is_conj()
         if not same or lazy or saved.dtype != dtype or loan[0]._version != read:
             return saved
@@ -143,14 +143,14 @@ def _total(terms: Sequence[Tensor], places: Sequence[Rows], rows: int, gap: Rows
         elif isinstance(gap, slice):
             total[gap].zero_()
         elif gap is not None:
-            target.index_fill_(0, gap.to(total.device), 0)
+            target.index_fill_(0, gap, 0)
     if isinstance(place, Tensor):
-        target.index_copy_(0, place.to(total.device), _ordered(first, last).to(dtype))
+        target.index_copy_(0, place, _ordered(first, last).to(dtype))
     else:
         (total if place is None else total[place]).copy_(first)
     for term, where in zip(terms[1:], places[1:], strict=True):
         if isinstance(where, Tensor):
-            target.index_add_(0, where.to(total.device), _ordered(term, last).to(dtype))
+            target.index_add_(0, where, _ordered(term, last).to(dtype))
         else:
             (total if where is None else total[where]).add_(term)
     return total
@@ -162,7 +162,7 @@ def _take(value: Tensor, rows: Rows) -> Tensor:
     if isinstance(rows, slice):
         return value[rows]
     last = _channels_last(value)
-    taken = _ordered(value, last).index_select(0, rows.to(value.device))
+    taken = _ordered(value, last).index_select(0, rows)
     return taken.permute(0, 3, 1, 2) if last else taken
 
 
