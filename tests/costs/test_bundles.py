@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,12 +13,15 @@ from budgetnet.budgets.certificate import certify
 from budgetnet.budgets.feasibility import smallest
 from budgetnet.costs import bind, count
 from budgetnet.costs.footprints import run_peak
+from budgetnet.costs.latency.predictor import error, features, fit
 from budgetnet.costs.traffic import place
 from budgetnet.errors import UserError
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.environment import environment
+from budgetnet.spaces.from_model import from_model
+from tests.models import MODELS
 from tests.network.test_slices import WIDTH, network
 from tests.random_graphs import every_gate_row
 
@@ -104,7 +108,31 @@ def test_a_node_within_a_chain_cannot_be_placed_apart(net: SuperNetwork) -> None
         place(net, {"i"})
 
 
-@pytest.mark.parametrize("name", ["file_size", "latency"])
-def test_costs_that_do_not_know_units_refuse_them(net: SuperNetwork, name: str) -> None:
-    with pytest.raises(UserError, match=f"the cost {name} does not know"):
-        bind(name, net)
+def test_the_estimate_of_a_file_follows_the_widths(net: SuperNetwork, rows: Tensor) -> None:
+    """Hundreds of bytes of weights beside thousands of structure: what is left of an estimate is the structure."""
+    meter = bind("file_size", net)
+    chosen = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:2]]
+    for architecture, estimate in zip(architectures(net, chosen), meter.evaluate(chosen).tolist(), strict=True):
+        assert estimate == pytest.approx(meter.evidence(architecture).value, rel=0.05)
+
+
+def test_the_predictor_knows_kinds_and_widths_of_bundles(net: SuperNetwork, rows: Tensor) -> None:
+    """Times that bend with the width are found again from a few networks; a bundle that is gone costs nothing."""
+    counts = features(net)(rows)
+    # a fixed skip, the chain and the gate; the constant, two sums and their additions; three ranges of widths
+    assert counts.shape[1] == 1 + 3 + 2 * len({(), (WIDTH,), (0,)} - {()}) + 3
+    share = bind("macs", net).evaluate(rows).numpy() / bind("macs", net).full
+    times = 1 + np.sqrt(share)
+    chosen = np.random.default_rng(0).permutation(len(rows))[:12]
+    coefficients = fit(counts[chosen], times[chosen], features(net).work)
+    assert error(counts @ coefficients, times) < 0.03
+    monotone = counts @ coefficients
+    assert monotone[rows.all(1).numpy()] == pytest.approx(monotone.max())
+
+
+def test_int8_files_of_several_inputs_are_refused() -> None:
+    make, inputs = MODELS["encoder"]
+    converted = from_model(make(), inputs(2))
+    for name in ("file_size(precision=int8)", "latency(precision=int8)", "latency(target=http://device:8700)"):
+        with pytest.raises(UserError, match="takes one float32 input, and the network takes tokens, padding"):
+            bind(name, converted)

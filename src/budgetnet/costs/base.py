@@ -15,7 +15,6 @@ from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.errors import UserError, user_code
 from budgetnet.network.graph import Architecture, Graph
-from budgetnet.network.supernet import SuperNetwork
 
 STOCHASTIC_DRAWS = 400
 """Evaluations behind the mean of a stochastic cost: its standard error is a twentieth of one draw's spread."""
@@ -211,15 +210,6 @@ def least_path(graph: Graph, weights: Sequence[float]) -> Architecture | None:
         return Architecture(graph, frozenset(graph.edges[edge].name for edge in graph.shortest_path(weights)))
     fixed = graph.architecture(graph.fixed)
     return fixed if fixed.connected else None
-
-
-def refuse_bundles(net: SuperNetwork, name: str) -> None:
-    """Refuses a super network with units of layers, for a cost that does not know what sets of units cost."""
-    if net.graph.bundles or net.prelude is not None:
-        raise UserError(
-            f"the cost {name} does not know networks with units of layers or several inputs yet; "
-            "use macs, params, size or steps"
-        )
 
 
 def check_value(value: float, name: str, where: str = "") -> None:

@@ -29,18 +29,27 @@ def fold(module: M) -> M:
 
 def _fold_graph(module: fx.GraphModule) -> None:
     """Folds a batch norm that alone reads a layer's output; layers that are called twice stay."""
+    for before, node in folded_calls(module):
+        layer, norm = (module.get_submodule(str(call.target)) for call in (before, node))
+        module.set_submodule(str(before.target), _fuse(layer, norm))
+        node.replace_all_uses_with(before)
+        module.graph.erase_node(node)
+    module.delete_all_unused_submodules()
+    module.recompile()
+
+
+def folded_calls(module: fx.GraphModule) -> list[tuple[fx.Node, fx.Node]]:
+    """The calls of a layer and of the batch norm after it that `fold` makes one of."""
     calls = [node for node in module.graph.nodes if node.op == "call_module"]
     times = Counter(node.target for node in calls)
+    found = []
     for node in calls:
         before = node.args[0]
         if isinstance(before, fx.Node) and before.op == "call_module" and len(before.users) == 1:
             layer, norm = (module.get_submodule(str(call.target)) for call in (before, node))
             if _foldable(layer, norm) and times[before.target] == times[node.target] == 1:
-                module.set_submodule(str(before.target), _fuse(layer, norm))
-                node.replace_all_uses_with(before)
-                module.graph.erase_node(node)
-    module.delete_all_unused_submodules()
-    module.recompile()
+                found.append((before, node))
+    return found
 
 
 def _fused(layers: Iterable[nn.Module]) -> list[nn.Module]:

@@ -83,6 +83,17 @@ def _whole(network: fx.GraphModule, input_shape: Sequence[int], scaled: bool) ->
             values[:] = [renamed.get(value, value) for value in values]
     for value in (*model.graph.input, *model.graph.output):
         value.name = renamed[value.name]
+    return _without_notes(model)
+
+
+def _without_notes(model: ModelProto) -> ModelProto:
+    """Clears what the exporter writes beside the model: names of source files, and shapes that runtimes find again."""
+    graph = model.graph
+    graph.ClearField("value_info")
+    for thing in (model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
+        thing.ClearField("doc_string")
+        thing.ClearField("metadata_props")
+    model.producer_name, model.producer_version = "budgetnet", ""
     return model
 
 

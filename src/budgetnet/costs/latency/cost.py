@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from budgetnet.costs.base import Cost, least_path, refuse_bundles
+from budgetnet.costs.base import Cost, least_path
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.latency import predictor, runtimes, timing
@@ -41,13 +41,18 @@ class Effort:
 
 
 FIT = Effort(0.2, 2)
+"""For the predictor: many networks, whose errors average out."""
 SETTLE = Effort(0.8, 4)
+"""For a network that may be chosen."""
 CERTIFY = Effort(2.0, 6)
+"""For a certificate, which is repeated while it is undecided."""
 PATIENCE = 20.0
 """Seconds that a certificate waits for a quiet machine before it says that a budget does not hold."""
 HOPELESS = 3.0
 """Times the budget from which waiting will not help."""
 
+WHOLE_SAMPLES = 8
+"""Networks measured for the first fit if each is exported as a whole, which takes seconds: a converted model's."""
 INT8_SAMPLES = 12
 """Networks measured for the first fit if each has to be quantised, which takes about a second."""
 DIFFERENCE = {"fp32": 1e-3, "int8": 0.2}
@@ -91,7 +96,7 @@ class Latency(Cost):
                 f"runtime={runtime.name} runs no int8 files; use runtime=onnx or openvino, or precision=fp32"
             )
         super().__init__(net.graph)
-        refuse_bundles(net, "latency")
+        _check_inputs(net, runtime, precision)
         self.net = net
         self.batch, self.threads, self.runtime, self.tail = batch, threads, runtime, tail
         self.precision = precision
@@ -139,7 +144,8 @@ class Latency(Cost):
     def refresh(self, live: Tensor) -> Mapping[str, float]:
         """Measures a few of these networks; fits again, with them, if the prediction was too far off."""
         sampled = {key_of(a): a for a in map(self.net.graph.architecture, live[live.any(1)])}
-        fresh = [a for key, a in sampled.items() if key not in self._ratios][: self.runtime.fresh]
+        count = 1 if self._exported_as_a_whole else self.runtime.fresh
+        fresh = [a for key, a in sampled.items() if key not in self._ratios][:count]
         if not fresh:
             return {}
         predicted = self._features(torch.stack([a.gates() for a in fresh])) @ self._fitted()
@@ -179,6 +185,11 @@ class Latency(Cost):
         return {other.form: float(twin._statistic(twin._interleave(network, SETTLE)))}
 
     @property
+    def _exported_as_a_whole(self) -> bool:
+        """Whether networks cannot be put together from pieces that were exported before."""
+        return self.net.prelude is not None and self.runtime.form == "exported"
+
+    @property
     def _elsewhere(self) -> bool:
         return isinstance(self.runtime, runtimes.OnTarget)
 
@@ -187,7 +198,7 @@ class Latency(Cost):
         if self._elsewhere or isinstance(self.runtime, runtimes.BenchProgram | runtimes.OnnxRuntime):
             return {}
         source: Runtime = runtimes.OnnxRuntime() if self.runtime.onnx else runtimes.Eager()
-        images = runtimes.random_images(COMPARED, self.net.input_shape)
+        images = runtimes.random_inputs(self.net.inputs, COMPARED)
         with runtimes.user_errors(self.runtime), timing.torch_threads(self.threads):
             given = exported if self.runtime.onnx else network
             difference = self.runtime.compare(exported, source, given, images, self.threads)
@@ -253,6 +264,8 @@ class Latency(Cost):
         graph, count = self.net.graph, self.runtime.samples
         if self.precision == "int8":
             count = min(count, INT8_SAMPLES)
+        if self._exported_as_a_whole:
+            count = min(count, WHOLE_SAMPLES)
         samples = predictor.random_architectures(graph, count - 1, seed=0)
         turns = np.linspace(0, len(samples), CONTROLS).astype(int).tolist()
         controls: list[Series] = []
@@ -291,7 +304,7 @@ class Latency(Cost):
 
     def _subject(self, exported: Any) -> runtimes.Subject:
         with runtimes.user_errors(self.runtime):
-            return self.runtime.subject(exported, runtimes.random_images(self.batch, self.net.input_shape))
+            return self.runtime.subject(exported, runtimes.random_inputs(self.net.inputs, self.batch))
 
     def _interleave(self, network: runtimes.Subject, effort: Effort) -> Series:
         """A series; without what other processes did to it, unless the tail is what is asked for."""
@@ -371,6 +384,17 @@ def _runtime(runtime: str | Runtime, target: str, provider: str) -> Runtime:
     if runtime != "onnx":
         raise UserError(f"a target runs ONNX Runtime, not {runtime}; leave out runtime={runtime}")
     return runtimes.OnTarget(target, provider)
+
+
+def _check_inputs(net: SuperNetwork, runtime: Runtime, precision: str) -> None:
+    """Refuses inputs that only some runtimes can be given."""
+    alone = len(net.inputs.names) == 1 and net.inputs.dtypes[0] == torch.float32
+    if alone or (precision == "fp32" and isinstance(runtime, runtimes.OnnxRuntime | runtimes.Eager)):
+        return
+    raise UserError(
+        f"runtime={runtime.name} with precision={precision} takes one float32 input, and the network takes "
+        f"{', '.join(net.inputs.names)}; use runtime=onnx or eager on this machine, with precision=fp32"
+    )
 
 
 def key_of(architecture: Architecture) -> str:

@@ -26,6 +26,7 @@ from budgetnet.export.int8 import quantise
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import Pieces, quiet
 from budgetnet.network.extract import extract
+from budgetnet.network.inputs import InputSpec
 from budgetnet.spaces import resnet_fabric
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -167,7 +168,7 @@ class OnnxRuntime(Runtime):
     def run(self, loaded: Any, inputs: Any) -> Any:
         """The session's first output."""
         session, entry = loaded
-        return session.run(None, {entry: inputs})[0]
+        return session.run(None, inputs if isinstance(inputs, dict) else {entry: inputs})[0]
 
     def about(self) -> Mapping[str, Any]:
         """The provider, where it is not the processor."""
@@ -190,10 +191,12 @@ class Eager(Runtime):
     def run(self, loaded: Any, inputs: Any) -> Any:
         """A forward pass."""
         with torch.inference_mode():
-            return loaded(inputs)
+            return loaded(**inputs) if isinstance(inputs, dict) else loaded(inputs)
 
-    def inputs(self, images: Array) -> Any:
-        """A tensor."""
+    def inputs(self, images: Any) -> Any:
+        """A tensor, or several by name."""
+        if isinstance(images, dict):
+            return {name: torch.from_numpy(value) for name, value in images.items()}
         return torch.from_numpy(images)
 
 
@@ -375,6 +378,18 @@ def random_images(batch: int, input_shape: Sequence[int]) -> Array:
     """The inputs of a measurement: always the same."""
     images: Tensor = torch.rand((batch, *input_shape), generator=torch.Generator().manual_seed(0))
     return images.numpy()
+
+
+def random_inputs(spec: InputSpec, batch: int) -> Any:
+    """The inputs of a measurement, always the same: an array, or several by name; whole numbers and masks are zeros."""
+    pairs = list(zip(spec.shapes, spec.dtypes, strict=True))
+    arrays = [
+        random_images(batch, shape).astype(str(dtype).removeprefix("torch.").replace("bfloat16", "float32"))
+        if dtype.is_floating_point
+        else torch.zeros((batch, *shape), dtype=dtype).numpy()
+        for shape, dtype in pairs
+    ]
+    return arrays[0] if len(arrays) == 1 else dict(zip(spec.names, arrays, strict=True))
 
 
 def roughly_int8(model: bytes, input_shape: Sequence[int]) -> bytes:
