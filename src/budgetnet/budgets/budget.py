@@ -146,6 +146,12 @@ def _share(text: str) -> float:
         ) from None
 
 
+def set_deadline(budgets: Sequence[Budget], until: float) -> None:
+    """Lets costs of a user's own be asked until then (`time.monotonic`), see `Meter.until`."""
+    for budget in budgets:
+        budget.meter.until = until
+
+
 def penalty(budgets: Sequence[Budget], costs: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """Σ_b λ_b · max(0, C_b / C_b,max − 1) for each architecture (equation 4, costs divided by their budget)."""
     parts = zip(budgets, costs, weights, strict=True)

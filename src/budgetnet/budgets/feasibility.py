@@ -64,9 +64,10 @@ def check(profiles: Sequence[Profile], seed: int = 0) -> Architecture:
     for row in profiles:
         if not row.satisfiable:
             least = "smallest connected architecture of this space" if row.exact else "smallest architecture found"
+            more = ", allow more time" if row.budget.meter.late else ""
             raise UserError(
                 f"the budget {row.budget.text} cannot be met: the {least} costs {row.budget.show(row.smallest)} "
-                f"(the full network {row.budget.show(row.full)}); raise the budget or use a smaller space"
+                f"(the full network {row.budget.show(row.full)}); raise the budget{more} or use a smaller space"
             )
     return _joint([row.budget for row in profiles], [row.architecture for row in profiles], seed)
 
@@ -81,7 +82,8 @@ def _joint(budgets: Sequence[Budget], starts: Sequence[Architecture], seed: int)
     best, exact = minimise(graph, excess, seed, [start.gates() for start in starts])
     if float(excess(best[None])[0]) > 0:
         reach = ", ".join(f"{b.name} {b.show(float(b.meter.evaluate(best[None])[0]))}" for b in budgets)
-        found = "no architecture meets them" if exact else "not found"
+        late = any(budget.meter.late for budget in budgets)
+        found = "no architecture meets them" if exact and not late else "not found"
         raise UserError(
             f"the budgets {' and '.join(b.text for b in budgets)} can be met singly but not together: {found}, the "
             f"smallest joint violation has {reach}; raise one of them or use another space"
@@ -98,7 +100,7 @@ def smallest(meter: Meter, seed: int = 0) -> tuple[Architecture, bool]:
     if known is not None:
         return known, not meter.cost.measured
     gates, exact = minimise(meter.graph, lambda rows: _expected(meter, rows), seed)
-    return meter.graph.architecture(gates), exact and not meter.stochastic
+    return meter.graph.architecture(gates), exact and not meter.stochastic and not meter.late
 
 
 def _expected(meter: Meter, gates: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import sys
 import traceback
@@ -17,6 +18,8 @@ from budgetnet.naming.values import printable
 DEBUG = "--debug"
 LONGEST_SENTENCE = 1500
 """Characters of an error message that are printed."""
+LOG = logging.getLogger(__name__)
+"""Hears of every error that only the command line's last resort turned into a sentence; the fuzzer listens."""
 
 
 class _Commands(click.Group):
@@ -101,9 +104,11 @@ def _carry_out(words: list[str], tell: Callable[[], None]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
+        LOG.debug("an OSError reached the command line", exc_info=True)
         tell()
         return _fail(f"{error.filename or 'a file'} cannot be used ({error.strerror or reason(error)}); check the path")
     except Exception as error:  # nothing of ours should get here: it is a fault of budgetnet, or of the machine
+        LOG.debug("an unexpected error reached the command line", exc_info=True)
         tell()
         return _fail(f"{type(error).__name__}: {reason(error)}; budgetnet did not expect this; {DEBUG} shows where")
     return result if isinstance(result, int) else 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -43,6 +44,8 @@ class Meter:
         self.own = own
         self.graph = cost.graph
         self.example = example
+        self.until = math.inf
+        """When, by `time.monotonic`, a user's own cost stops being asked by `evaluate`, since a time limit is near."""
         self._known: dict[bytes, float] = {}
 
     def __repr__(self) -> str:
@@ -72,7 +75,8 @@ class Meter:
         """The cost of one architecture; the mean, or the quantile asked for, of repeated draws if it is stochastic."""
         if self.stochastic:
             return self.evidence(architecture, () if batch is None else (batch,)).value
-        return float(self.evaluate(architecture.gates()[None], batch)[0])
+        with self._unhurried():
+            return float(self.evaluate(architecture.gates()[None], batch)[0])
 
     def evidence(self, architecture: Architecture, batches: Sequence[Any] = ()) -> Evidence:
         """What a budget is held against.
@@ -124,7 +128,8 @@ class Meter:
         """The costs of rows of gates.
 
         Args:
-            gates: Gates (n × edges); a row that does not connect is charged the cost of the full network.
+            gates: Gates (n × edges); a row that does not connect is charged the cost of the full network, and so is one
+                that a user's own cost was not asked about before `until`.
             batch: Inputs, for a cost that depends on them; the example if none are given.
 
         Returns:
@@ -141,18 +146,47 @@ class Meter:
     def _of_live(self, live: Tensor, batch: Any) -> Tensor:
         if self.stochastic or self.takes_batch:
             batch = self.example if batch is None else batch
-            with self._user_code():
-                values = [self._draw(self.graph.architecture(row), batch) for row in live]
-            return torch.tensor(values, dtype=torch.float64)
+            return self._in_time(live, lambda row: self._draw(self.graph.architecture(row), batch))
         if self.cost.measured:  # an estimate changes with every refresh, so it is not remembered
             return self._compute(live)
         keys = [row.tobytes() for row in np.packbits(live.numpy(), axis=1)]
         if len(self._known) > CACHED:
             self._known.clear()
         new = {key: i for i, key in enumerate(keys) if key not in self._known}
-        if new:
+        if math.isfinite(self.until) and self.own:
+            for key, place in new.items():
+                if self.late:
+                    break
+                self._known[key] = float(self._compute(live[place : place + 1])[0])
+        elif new:
             self._known.update(zip(new, self._compute(live[list(new.values())]).tolist(), strict=True))
-        return torch.tensor([self._known[key] for key in keys], dtype=torch.float64)
+        missing = 0.0 if all(key in self._known for key in new) else self.full
+        return torch.tensor([self._known.get(key, missing) for key in keys], dtype=torch.float64)
+
+    def _in_time(self, live: Tensor, draw: Callable[[Tensor], float]) -> Tensor:
+        """A draw for each row, and the full network's cost for those that there is no time for."""
+        values = []
+        for row in live:
+            if self.late:
+                break
+            with self._user_code():
+                values.append(draw(row))
+        missing = len(live) - len(values)
+        return torch.tensor(values + [self.full] * missing if missing else values, dtype=torch.float64)
+
+    @property
+    def late(self) -> bool:
+        """Whether a user's own cost is no longer asked by `evaluate`."""
+        return self.own and time.monotonic() > self.until
+
+    @contextmanager
+    def _unhurried(self) -> Iterator[None]:
+        """Asks whatever the time: for the few values that a result stands on."""
+        until, self.until = self.until, math.inf
+        try:
+            yield
+        finally:
+            self.until = until
 
     def _draw(self, architecture: Architecture, batch: Any) -> float:
         """One draw; where a quantile is asked for, that of a few draws, since a single one is about the mean."""

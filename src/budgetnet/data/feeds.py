@@ -186,7 +186,7 @@ class LoaderFeed:
     def evaluation(self, limit: int | None = None) -> Iterator[Batch]:
         """See `Feed`."""
         seen = 0
-        for batch in self._seeded(self.seed, 0):
+        for batch in itertools.islice(self._seeded(self.seed, 0), self.steps):  # a loader may go on beyond its length
             if limit is not None and seen >= limit:
                 return
             inputs, targets = self._moved(batch)

@@ -153,7 +153,7 @@ def _runner(job: Job, folder: RunFolder, checked: Checked, options: Options) -> 
     trainer = make_trainer(
         job,
         should_stop=options.should_stop,
-        max_time=job.config.max_time or math.inf,
+        max_time=max((job.config.max_time or math.inf) - checked.seconds, 0.0),
         time_shares=TIME_SHARES,
         lr_scale=options.lr_scale,
         watch=options.watch,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +14,7 @@ import torch
 from torch import Tensor
 
 from budgetnet import spaces
-from budgetnet.budgets.budget import Budget, parse_all
+from budgetnet.budgets.budget import Budget, parse_all, set_deadline
 from budgetnet.budgets.feasibility import Profile, check, profile
 from budgetnet.data import DataSet, Split
 from budgetnet.data import load as load_data
@@ -31,6 +33,9 @@ from budgetnet.strategies.start import Start
 from budgetnet.training.device import Device
 from budgetnet.training.tasks import Task
 from budgetnet.training.trainer import Trainer
+
+CHECK_SHARE, START_SHARE = 0.15, 0.2
+"""The shares of a time limit after which a user's own cost is no longer asked for the check, and for Γ's start."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +133,13 @@ class Checked:
         architecture: Meets every budget; or the one to train, if it is fixed.
         start: Γ's start; None if the architecture is fixed.
         rows: The profile table.
+        seconds: What the check took, which counts against a time limit.
     """
 
     architecture: Architecture
     start: Start | None = None
     rows: Sequence[Profile] = ()
+    seconds: float = 0.0
 
     @property
     def means(self) -> list[float | None]:
@@ -142,12 +149,20 @@ class Checked:
 
 
 def check_job(job: Job) -> Checked:
-    """Finds an architecture that meets every budget and where Γ starts, once for the whole run; or refuses."""
+    """Finds an architecture that meets every budget and where Γ starts, once for the whole run; or refuses.
+
+    Under a time limit, a user's own cost is asked for a share of it only; what was not asked is not known to fit.
+    """
     if job.architecture is not None:
         return Checked(job.architecture)
+    limit, begun = job.config.max_time or math.inf, time.monotonic()
+    set_deadline(job.budgets, begun + CHECK_SHARE * limit)
     rows = profile(job.budgets, job.config.seed)
     anchor = check(rows, job.config.seed)
-    return Checked(anchor, job.recipe.start(job.budgets, job.net.graph, anchor), rows)
+    set_deadline(job.budgets, begun + START_SHARE * limit)
+    start = job.recipe.start(job.budgets, job.net.graph, anchor)
+    set_deadline(job.budgets, math.inf)
+    return Checked(anchor, start, rows, time.monotonic() - begun)
 
 
 def make_runner(job: Job, checked: Checked, trainer: Trainer) -> Runner:

@@ -104,6 +104,11 @@ class Moves:
                 return found
         return None
 
+    @property
+    def late(self) -> bool:
+        """Whether a cost is no longer asked, so that no new architecture is known to fit."""
+        return any(budget.meter.late for budget in self.budgets)
+
     def _noisy(self, noise: float) -> Tensor:
         return self.preference + noise * torch.randn(self.preference.shape, generator=self.generator)
 
@@ -175,7 +180,7 @@ def start_population(
     for start in starts:
         if (gates := moves.shrink(start)) is not None:
             population.append(scored(moves.fill(gates)))
-        if len(scored.found) >= max(1, count):
+        if len(scored.found) >= max(1, count) or moves.late:
             break
     return population or [scored(moves.fill(fallback))]
 
@@ -183,7 +188,7 @@ def start_population(
 def climb(moves: Moves, scored: Scored) -> None:
     """Goes from the best candidate to a better neighbour, until no evaluation is left."""
     for _ in range(TRIES * scored.left):
-        if not scored.left:
+        if not scored.left or moves.late:
             break
         neighbour = moves.neighbour(scored.ranked[0].gates)
         if neighbour is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
 
-from budgetnet.budgets.budget import Budget
+from budgetnet.budgets.budget import Budget, set_deadline
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.strategies.archive import Archive, Evaluated
@@ -116,12 +117,14 @@ class Runner:
         while state.phase != DONE:
             number = names.index(state.phase)
             trainer.watch.phase(state.phase)
+            set_deadline(state.budgets, trainer.ends(state.phase))
             state = self.phases[number].run(state, trainer)
             ended, state.phase = state.phase, names[number + 1]
             if state.fit is not None:
                 state.fit.step = 0
             trainer.end_phase(ended, state)
         self.state = state
+        set_deadline(state.budgets, math.inf)
         assert state.architecture is not None
         assert state.fit is not None
         assert isinstance(state.fit.module, fx.GraphModule)

@@ -70,7 +70,7 @@ class SampledStep(Step):
 
     def update(self, trainer: Trainer, forward: Forward, batch: Batch, progress: float) -> dict[str, float]:
         """See `Step`: one step of the policy gradient, in the search phase."""
-        if not self.learns or len(forward.drawn.gates) < 2:
+        if not self.learns or len(forward.drawn.gates) < 2 or any(b.meter.late for b in self.state.budgets):
             return {}
         with trainer.watch.part("policy and costs"):
             policy = self.state.searching

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from budgetnet.errors import Diverged
 from budgetnet.records.records import Tally
 from budgetnet.training.device import Device
-from budgetnet.training.metrics import Metric
+from budgetnet.training.metrics import Metric, finished
 
 DIVERGED = 1e8
 """No useful weight is as large as this; a network with such a one does not recover."""
@@ -78,8 +78,8 @@ class Ledger:
         tensors = [seen.loss for seen in unread] + ([] if finish else metrics)
         weights = [] if module is None else _largest_weight(module)
         numbers = self.device.read(tensors + weights)
-        finished = [finish(part) for part in _together(metrics)] if finish else numbers[len(unread) :]
-        for seen, loss, metric in zip(unread, numbers, finished, strict=False):
+        scored = [finished(finish, part) for part in _together(metrics)] if finish else numbers[len(unread) :]
+        for seen, loss, metric in zip(unread, numbers, scored, strict=False):
             if not math.isfinite(loss):
                 where = f"step {seen.number} of the {seen.phase} phase"
                 raise fault(f"the loss is {loss}", where, seen.values["lr"])

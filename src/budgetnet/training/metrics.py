@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from budgetnet.data.split import IGNORE
-from budgetnet.errors import UserError
+from budgetnet.errors import UserError, user_code
 from budgetnet.records import results
 
 Measure = Callable[[Any, Any], Tensor]
@@ -41,6 +41,12 @@ class Metric:
     def about(self) -> results.MetricDescription:
         """What summaries say of it."""
         return results.MetricDescription(self.name, self.higher_is_better, self.format)
+
+
+def finished(finish: Callable[[Tensor], float], sums: Tensor) -> float:
+    """One number of statistics, by a function that may be a user's."""
+    with user_code("the metric's finish()", "; return one number"):
+        return float(finish(sums.cpu()))
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

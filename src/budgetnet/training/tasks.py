@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from budgetnet.data.nested import Nested, rows, select
-from budgetnet.errors import UserError
+from budgetnet.errors import Interrupted, UserError, reason, user_code
 from budgetnet.network.executor.plan import group_of_rows
 from budgetnet.network.supernet import SuperNetwork, call
 from budgetnet.training.metrics import (
@@ -20,6 +20,7 @@ from budgetnet.training.metrics import (
     Metric,
     confusion,
     cross_entropy,
+    finished,
     labelled,
     loss_named,
     mean_iou,
@@ -67,7 +68,7 @@ class Score:
         """The metric of all examples."""
         if self.finish is None:
             return self._numbers[2] / max(self._numbers[1], 1.0)
-        return self.finish(self.metric_sum.cpu())
+        return finished(self.finish, self.metric_sum)
 
     @property
     def mean_iou(self) -> float | None:
@@ -108,7 +109,9 @@ class Task:
         """The forward pass of a network, or of a super network under these gates."""
         if self.forward is not None:
             model = module if gates is None else functools.partial(module, gates=gates)
-            return _checked_outputs(self.forward(model, inputs), inputs)
+            with user_code("forward()", "; correct it"):
+                outputs = self.forward(model, inputs)
+            return _checked_outputs(outputs, inputs)
         if isinstance(module, SuperNetwork):
             return cast(Tensor, module(inputs, gates))
         if isinstance(inputs, Tensor):
@@ -140,7 +143,7 @@ class Task:
     def mean_metric(self, outputs: Tensor, targets: Nested) -> float:
         """The metric of a batch as a number."""
         values = self.batch_metric(outputs, targets)
-        return float(values) if self.metric.finish is None else self.metric.finish(values.cpu())
+        return float(values) if self.metric.finish is None else finished(self.metric.finish, values)
 
     def score(self, outputs: Tensor, targets: Nested) -> Score:
         """What these outputs are worth. Label maps weigh as many as they have labelled pixels, other examples one."""
@@ -168,14 +171,13 @@ def _measured(function: Measure, what: str, outputs: Tensor, targets: Nested, by
     """What a loss or metric gives: a value per example, or one; statistics of any shape if not `by_example`."""
     try:
         value: object = function(outputs, targets)
-    except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
-        if isinstance(error, UserError):
-            raise
+    except (UserError, Interrupted):
+        raise
+    except Exception as error:  # a user's function may raise anything
         shapes = tuple(outputs.shape), tuple(targets.shape) if isinstance(targets, Tensor) else type(targets).__name__
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(
-            f"the {what} failed on outputs of shape {shapes[0]} and targets of shape {shapes[1]} ({reason}); "
-            "make the network's output and the targets fit it"
+            f"the {what} failed on outputs of shape {shapes[0]} and targets of shape {shapes[1]} "
+            f"({type(error).__name__}: {reason(error)}); make the network's output and the targets fit it"
         ) from error
     if isinstance(value, int | float):
         value = torch.tensor(value, device=outputs.device)

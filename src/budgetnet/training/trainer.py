@@ -324,6 +324,10 @@ class Trainer:
         """Seconds after the beginning of the run at which a phase ends; infinite without a time limit."""
         return self.max_time * self.time_shares.get(phase, 1.0)
 
+    def ends(self, phase: str) -> float:
+        """The same by `time.monotonic`."""
+        return self._start + self.deadline(phase)
+
     def spend(self, phase: str, seconds: float) -> None:
         """Adds to the time that a phase has taken."""
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
