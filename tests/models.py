@@ -61,6 +61,15 @@ class ResNet(nn.Module):
         return self.fc(torch.flatten(self.avgpool(self.layers(x)), 1))
 
 
+def resnet_for(input_shape: Sequence[int], classes: int, width: int = 4) -> nn.Module:
+    """A ResNet for some data, as the command line builds it."""
+    blocks = [BasicBlock(width, width), BasicBlock(width, 2 * width, 2)]
+    model = ResNet(blocks, width, 2 * width)
+    model.conv1 = nn.Conv2d(input_shape[0], width, 3, 1, 1, bias=False)
+    model.fc = nn.Linear(2 * width, classes)
+    return model
+
+
 class InvertedResidual(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int, expand: int) -> None:
         super().__init__()
@@ -357,6 +366,11 @@ def tokens(batch: int = 4) -> Tensor:
 
 def padding(batch: int = 4) -> Tensor:
     return torch.arange(6)[None] >= torch.randint(2, 7, (batch, 1))
+
+
+def encoder_with_inputs() -> tuple[nn.Module, dict[str, Tensor]]:
+    """A model and example inputs, as the command line takes them."""
+    return Encoder(), {"tokens": tokens(2), "padding": padding(2)}
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Any]]] = {

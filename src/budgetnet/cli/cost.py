@@ -1,4 +1,4 @@
-"""`budgetnet cost`, `budgetnet spaces`, `budgetnet costs`."""
+"""`budgetnet describe`, `budgetnet cost`, `budgetnet spaces`, `budgetnet costs`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from budgetnet.budgets.budget import parse_all
+from budgetnet.budgets.feasibility import Profile, profile
 from budgetnet.cli.options import input_shape, plain_table, print_json, print_table, whole_numbers
 from budgetnet.costs import COSTS, macs, params, size, steps, units
 from budgetnet.naming import own_names
@@ -52,6 +54,28 @@ def _costs(
         "live_edges": len(found.live()),
         "uncounted": list(multiply_adds.uncounted),
     }
+
+
+def describe(space: str, shape: str, classes: int, weights: str | None, costs: tuple[str, ...], as_json: bool) -> None:
+    """`budgetnet describe`: prints what can be chosen in a model or a space, and the range of its costs."""
+    net = build(space, input_shape(shape), classes, own=own_names(space), weights=weights)
+    found = net.describe()
+    rows = profile(parse_all([f"{name}<=100%" for name in costs], net, own=own_names(*costs)))
+    if as_json:
+        print_json({**found.to_json(), "costs": {name: _range(row) for name, row in zip(costs, rows, strict=True)}})
+        return
+    click.echo(str(found))
+    table = plain_table("cost", "smallest", "full", right=("smallest", "full"))
+    for row in rows:
+        least = row.budget.show(row.smallest) + ("" if row.exact else " (found)")
+        table.add_row(row.budget.name, least, row.budget.show(row.full))
+    click.echo()
+    print_table(table)
+
+
+def _range(row: Profile) -> dict[str, Any]:
+    unit = row.budget.meter.unit
+    return {"smallest": row.smallest, "exact": row.exact, "full": row.full, "unit": unit}
 
 
 def _whole(value: float) -> int | float:

@@ -37,6 +37,10 @@ def train(space: str, architecture: str, **options: Any) -> int:
 
 
 def _start(options: dict[str, Any], dry_run: bool) -> int:
+    model = options.pop("model", None)
+    if model is not None and options["space"] is not None:
+        raise UserError(f"--model {model} and --space {options['space']} are both given; leave one of them out")
+    options["space"] = model or options["space"]
     names = ("out", "resume", "lr_scale", "config_file", "track", "profile", "quiet", "as_json")
     controls = {name: options.pop(name) for name in names}
     watch = Stopwatch("load") if controls["profile"] else OFF

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from budgetnet.network.graph import Graph, Operation
+from budgetnet.network.graph import Graph
 from budgetnet.network.inputs import InputSpec, Prelude
 from budgetnet.network.meta import on_meta
 from budgetnet.network.slices import Region
@@ -25,6 +26,7 @@ class Described(Protocol):
     inputs: InputSpec
     prelude: Prelude | None
     stem: nn.Module
+    head: nn.Module
     edge_modules: nn.ModuleList
     activations: nn.ModuleList
     reasons: dict[str, str]
@@ -113,6 +115,26 @@ class Summary:
         """The share of the multiply-adds that lies in what can be dropped or narrowed."""
         return sum(row.macs for row in self.rows if row.kind != "fixed") / max(1.0, self.macs)
 
+    def to_json(self) -> dict[str, Any]:
+        """For JSON, with shares."""
+        rows = [
+            {
+                **dataclasses.asdict(row),
+                "share_of_macs": row.macs / max(1.0, self.macs),
+                "share_of_params": row.params / max(1.0, self.params),
+            }
+            for row in self.rows
+        ]
+        return {
+            "name": self.name,
+            "macs": self.macs,
+            "params": self.params,
+            "free_share": self.free_share,
+            "choices": self.choices,
+            "architectures": f"about 10^{self.choices * math.log10(2):.0f}",
+            "rows": rows,
+        }
+
     def __str__(self) -> str:
         lines = [
             f"{self.name}: {self.macs / 1e6:.3g}M multiply-adds, {self.params / 1e6:.3g}M parameters, "
@@ -132,49 +154,33 @@ def describe(net: Described, reasons: Mapping[str, str] | None = None) -> Summar
     """What can be dropped or narrowed in a super network, with its share of multiply-adds and parameters."""
     reasons = net.reasons if reasons is None else reasons
     rows = []
-    gated = _droppable(net)
+    spared = _spared(net)
     for operation, module, work in zip(net.graph.operations, net.edge_modules, work_by_call(net), strict=True):
         params = float(sum(parameter.numel() for parameter in module.parameters()))
         macs = sum(work.values())
-        kind = _kind(net, operation, gated)
-        if not (kind == "fixed" and not macs and not params):
+        edge = net.graph.edges[operation.edges[0]]
+        kind = "bundle" if operation.bundle else "branch" if not edge.fixed else "fixed"
+        if kind == "fixed" and bool(spared[operation.edges[0]]):
+            kind = "in branch"
+        if not (kind in ("fixed", "in branch") and not macs and not params):
             names = module.axes if isinstance(module, Region) else ()
             place = ", ".join(axis.name for axis in names) or operation.name
             why = next((reasons[key] for key in _layers(module) if key in reasons), "") if kind == "fixed" else ""
             rows.append(Row(place, kind, len(operation.edges) if operation.bundle else 0, macs, params, why))
-    prelude = 0 if net.prelude is None else sum(p.numel() for p in net.prelude.parameters())
-    total = sum(row.params for row in rows) + prelude
+    ends = [part for part in (net.prelude, net.stem, net.head) if part is not None]
+    total = sum(row.params for row in rows) + sum(p.numel() for part in ends for p in part.parameters())
     choices = int((~net.graph.fixed).sum())
-    return Summary(net.name, tuple(rows), choices, sum(row.macs for row in rows), total)
+    return Summary(net.name, tuple(rows), choices, sum(row.macs for row in rows), float(total))
 
 
-def _droppable(net: Described) -> list[bool]:
-    """For every edge, whether some connected architecture does without it."""
-    rows = ~torch.eye(len(net.graph.edges), dtype=torch.bool)
+def _spared(net: Described) -> Tensor:
+    """For every edge, whether a connected architecture that lacks only one choice does without it."""
+    free = (~net.graph.fixed).nonzero().flatten()
+    rows = torch.ones(len(free), len(net.graph.edges), dtype=torch.bool)
+    rows[torch.arange(len(free)), free] = False
     live = net.graph.live(rows)
-    return [bool(live[i].any()) and not bool(live[i, i]) for i in range(len(rows))]
-
-
-def _kind(net: Described, operation: Operation, gated: list[bool]) -> str:
-    if operation.bundle:
-        return "bundle"
-    edge = net.graph.edges[operation.edges[0]]
-    if not edge.fixed:
-        return "branch"
-    target, source = operation.target, operation.source
-    inside = all(gated[e] and not net.graph.edges[e].fixed for e in net.graph.incoming[source]) and source > 0
-    inside = inside or (all(not net.graph.edges[e].fixed for e in net.graph.outgoing[target]) and target < _last(net))
-    return "in branch" if inside and not _always(net, operation) else "fixed"
-
-
-def _always(net: Described, operation: Operation) -> bool:
-    """Whether a fixed edge is live in the smallest architectures too."""
-    live = net.graph.live(torch.zeros(1, len(net.graph.edges), dtype=torch.bool))
-    return bool(live[0, operation.edges[0]])
-
-
-def _last(net: Described) -> int:
-    return len(net.graph.nodes) - 1
+    connected = live[live.any(1)]
+    return ~connected.all(0) if len(connected) else torch.zeros(len(net.graph.edges), dtype=torch.bool)
 
 
 def _layers(module: nn.Module) -> list[str]:

@@ -31,6 +31,8 @@ class Config:
     """What a run was asked to do. `None` leaves a choice to the recipe, the data or the machine."""
 
     space: str = "resnet-fabric:width=3,channels=8"
+    weights: str | None = None
+    """A checkpoint for a model of the user's."""
     data: str = "embedded"
     data_root: str | None = None
     budgets: tuple[str, ...] = ("macs<=40%",)

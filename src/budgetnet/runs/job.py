@@ -70,7 +70,14 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     device = Device.chosen(config.device, config.precision, config.compile)
     data = load_data(config.data, Path(config.data_root) if config.data_root else None)
     torch.manual_seed(config.seed)
-    net = spaces.build(config.space, data.input_shape, len(data.classes), own=own)
+    net = spaces.build(
+        config.space,
+        data.input_shape,
+        len(data.classes),
+        own=own,
+        dtype=_dtype(data.train),
+        weights=config.weights,
+    )
     net = device.place(net, net.memory_format)
     check_output(net, data)
     recipe = config.make_recipe(data.task)
@@ -88,6 +95,13 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     about = DataDescription(config.data, data.task, data.classes, data.input_shape, "[-1,1]")
     kept = None if config.architecture is None else find_architecture(net, config.architecture).live()
     return Job(net, Task(), train, validation, test, budgets, recipe, config, about, kept, device)
+
+
+def _dtype(split: Split) -> torch.dtype:
+    """The type in which inputs arrive at a network: images as numbers from -1 to 1."""
+    inputs = split.inputs
+    whole = not isinstance(inputs, Tensor) or inputs.dtype in (torch.uint8, torch.float32)
+    return torch.float32 if whole else inputs.dtype
 
 
 def check_output(net: SuperNetwork, data: DataSet) -> None:

@@ -25,6 +25,7 @@ from budgetnet.naming.files import read_bytes
 from budgetnet.naming.values import typed
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture, Edge, Graph
+from budgetnet.network.slices import Region
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.folder import RunFolder
 from budgetnet.runs.config import Config, of_run
@@ -174,7 +175,9 @@ def _from_structure(
         raise UserError(f"{file} does not hold an extracted network; restore it")
     check_shapes(empty(structure, str(file)), torch.empty(2, *shape, device="meta"), str(file))
     kept = Architecture.from_json(Graph(found.edges, found.chains), text)
-    net = SuperNetwork(Graph([Edge("network", "input", "output")]), {"network": network}, input_shape=shape, name=OWN)
+    net = SuperNetwork(
+        Graph([Edge("network", "input", "output")]), {"network": Region(network)}, input_shape=shape, name=OWN
+    )
     return net.eval(), kept, network
 
 

@@ -1,8 +1,12 @@
-"""Built-in super networks, and the text that names one: `resnet-fabric:width=3,channels=16`."""
+"""Built-in super networks, and the text that names one or a user's model: `resnet-fabric:width=3,channels=16`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
 
 from budgetnet.errors import UserError, user_code
 from budgetnet.naming import keyword_arguments, load_object, parameters, split_name
@@ -10,6 +14,7 @@ from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces.from_model import from_model
 from budgetnet.spaces.neural_fabric import neural_fabric
 from budgetnet.spaces.resnet_fabric import resnet_fabric
+from budgetnet.spaces.weights import load_weights
 
 __all__ = ["SPACES", "build", "from_model", "neural_fabric", "resnet_fabric"]
 
@@ -19,12 +24,27 @@ SPACES: dict[str, Builder] = {"resnet-fabric": resnet_fabric, "neural-fabric": n
 
 
 def build(
-    text: str, input_shape: Sequence[int] | None = None, classes: int | None = None, *, own: Collection[str] = ()
+    text: str,
+    input_shape: Sequence[int] | None = None,
+    classes: int | None = None,
+    *,
+    own: Collection[str] = (),
+    dtype: torch.dtype = torch.float32,
+    weights: str | Path | None = None,
 ) -> SuperNetwork:
     """The super network that a text names: a built-in space or `package.module:builder`, then `:name=value,…`.
 
-    `input_shape` and `classes` come from the data and are passed on where the builder takes them. A builder of the
-    user's is loaded only if it is among the `own` names (`naming.own_names` of what the user wrote).
+    Args:
+        text: As the user wrote it. A builder of the user's gives a `SuperNetwork`, a model, which is converted, or a
+            pair of a model and example inputs.
+        input_shape: The shape of one input of the data; passed on where the builder takes it.
+        classes: The number of classes of the data; passed on where the builder takes it.
+        own: A builder of the user's is loaded only if it is among these (`naming.own_names` of what the user wrote).
+        dtype: The type of the inputs of the data, for a model without example inputs.
+        weights: A checkpoint that is loaded into the model before it is converted.
+
+    Returns:
+        The super network.
     """
     name, options = split_name(text, SPACES)
     builder = SPACES.get(name) or load_object(name, "a space", SPACES, own)
@@ -35,9 +55,24 @@ def build(
     if classes is not None and "classes" in accepted:
         arguments["classes"] = classes
     if name in SPACES:
+        if weights is not None:
+            raise UserError(f"weights are loaded into a model of yours, and {name} is none; leave out {weights}")
         return builder(**arguments)
     with user_code(f"the space {name}", "; correct the builder"):
-        net: object = builder(**arguments)
-    if not isinstance(net, SuperNetwork):
-        raise UserError(f"{name} gave a {type(net).__name__}, not a SuperNetwork; return one from the builder")
-    return net
+        made: object = builder(**arguments)
+    return _converted(made, name, None if input_shape is None else torch.zeros(2, *input_shape, dtype=dtype), weights)
+
+
+def _converted(made: object, name: str, example: torch.Tensor | None, weights: str | Path | None) -> SuperNetwork:
+    """What a user's builder gave, as a super network."""
+    model, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, example)
+    if not isinstance(model, nn.Module):
+        kind = type(model).__name__
+        raise UserError(f"{name} gave a {kind}, not a SuperNetwork or a model; return one from the builder")
+    if weights is not None:
+        load_weights(model, Path(weights))
+    if isinstance(model, SuperNetwork):
+        return model
+    if inputs is None:
+        raise UserError(f"{name} gave a model without example inputs; return (model, example_inputs) from the builder")
+    return from_model(model, inputs, name=name.rpartition(":")[2])

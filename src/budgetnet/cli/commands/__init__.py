@@ -1,6 +1,6 @@
 """The commands with their options and help texts. What a command does is imported when it is called."""
 
-from budgetnet.cli.commands.listing import completion, cost, costs, spaces
+from budgetnet.cli.commands.listing import completion, cost, costs, describe, spaces
 from budgetnet.cli.commands.results import certify, draw, export, predict, report, runs, show, watch
 from budgetnet.cli.commands.running import meter, reproduce, search, sweep, train
 
@@ -18,6 +18,7 @@ COMMANDS = (
     draw,
     show,
     runs,
+    describe,
     cost,
     spaces,
     costs,

@@ -1,4 +1,4 @@
-"""Commands that need no data and no run: `cost`, `spaces`, `costs` and `completion`."""
+"""Commands that need no data and no run: `describe`, `cost`, `spaces`, `costs` and `completion`."""
 
 from __future__ import annotations
 
@@ -41,6 +41,36 @@ def cost(**options: Any) -> None:
     from budgetnet.cli import cost as costing
 
     costing.cost(**options)
+
+
+@click.command()
+@click.argument("space")
+@shared.input_shape
+@shared.classes
+@click.option("--weights", help="A checkpoint of the model, .safetensors or .pt, to check and load.")
+@click.option(
+    "--cost",
+    "costs",
+    multiple=True,
+    default=("macs", "params", "size"),
+    show_default=True,
+    help="A cost to show the smallest and the full value of; may be repeated.",
+)
+@_one_object
+def describe(**options: Any) -> None:
+    """Print what can be chosen in SPACE: your own model, or a built-in super network.
+
+    A model is a function that returns an nn.Module, or a pair of it and example inputs; `classes` and `input_shape`
+    are passed on if the function takes them. The table has a row for each part: what can be dropped or narrowed, its
+    share of multiply-adds and parameters, and why the rest is fixed.
+
+    \b
+    budgetnet describe my_package.nets:resnet --input 3x224x224
+    budgetnet describe my_package.nets:vit:depth=6 --cost macs --cost "latency(threads=1)"
+    """
+    from budgetnet.cli import cost as costing
+
+    costing.describe(**options)
 
 
 @click.command()

@@ -14,6 +14,8 @@ from budgetnet.cli.commands.choices import AXES, SCALES
 
 @click.command()
 @click.option("--space", help="Super network, such as resnet-fabric:width=3,channels=16; see `budgetnet spaces`.")
+@click.option("--model", help="Your own model, as package.module:build[:name=value,…]; see `budgetnet describe`.")
+@click.option("--weights", help="With --model: a checkpoint, .safetensors or .pt, to start from.")
 @click.option(
     "--budget", "budgets", multiple=True, help='Such as "macs<=40.9M"; may be repeated. See `budgetnet costs`.'
 )
@@ -30,6 +32,7 @@ def search(**options: Any) -> int:
     budgetnet search --data cifar10 --data-root ~/data --budget "macs<=40.9M" --out runs/a
     budgetnet search --budget "params<=0.1M" --budget "steps(4)<=12"
     budgetnet search --space my_package.nets:build --cost my_package.costs:energy --budget "energy<=3J"
+    budgetnet search --model my_package.nets:resnet --weights resnet.safetensors --budget "macs<=50%"
     budgetnet search --budget "size<=60%" --dry-run
     """
     from budgetnet.cli import searching

@@ -34,7 +34,9 @@ data_root = click.option(
 force = click.option("--force", is_flag=True, help="Replace the file if it exists.")
 run_space = click.option(
     "--space",
-    help="The run's own space as package.module:name. Code that a run folder names is executed only if you name it.",
+    "--model",
+    "space",
+    help="The run's own space or model as package.module:name. Code that a run folder names runs only if you do.",
 )
 architecture = click.option(
     "--architecture",
