@@ -48,7 +48,7 @@ MODULES = {
     **dict.fromkeys(["certify", "export", "predict"], certifying),
     **dict.fromkeys(["report", "watch", "draw"], seeing),
     **dict.fromkeys(["show", "runs"], runs),
-    **dict.fromkeys(["cost", "spaces", "costs"], cost),
+    **dict.fromkeys(["describe", "cost", "spaces", "costs"], cost),
     "sweep": sweeping,
     "reproduce": reproducing,
 }
