@@ -49,19 +49,20 @@ class Assembly:
         plain = next((piece for piece in branch.pieces if not piece.axes), None)
         path = common_path(branch.nodes) or last
         ends = [*(node_name(piece.end, ".0") for piece in branch.pieces[:-1]), last]
+        gate = self.name(f"{path}.branch") if branch.droppable else ""
         if branch.droppable and plain is None:
-            ends[-1] = f"{last}.{path}"
+            ends[-1] = f"{gate}.end"
         for piece, end in zip(branch.pieces, ends, strict=True):
             if piece.axes:
                 self._bundles(piece, start, end)
             else:
                 kept = not branch.droppable or piece is not plain
                 wish = common_path(piece.nodes) or piece.end.name
-                edge = Edge(self.name(f"{path}.branch" if not kept else wish), start, end, fixed=kept)
+                edge = Edge(self.name(wish) if kept else gate, start, end, fixed=kept)
                 self._edge(edge, self.builder.region(piece, str))
             start = end
         if branch.droppable and plain is None:
-            self._edge(Edge(self.name(f"{path}.branch"), start, last), nn.Identity())
+            self._edge(Edge(gate, start, last), nn.Identity())
 
     def _edge(self, edge: Edge, module: nn.Module) -> None:
         self.edges.append(edge)
@@ -122,6 +123,17 @@ def reached_from(node: fx.Node) -> set[fx.Node]:
     return found
 
 
+def needed_for(node: fx.Node) -> set[fx.Node]:
+    """Everything that a value is computed from, and itself."""
+    found, stack = {node}, [node]
+    while stack:
+        for argument in stack.pop().all_input_nodes:
+            if argument not in found:
+                found.add(argument)
+                stack.append(argument)
+    return found
+
+
 @dataclass(frozen=True)
 class Converted:
     """What the conversion found."""
@@ -143,7 +155,7 @@ def assemble(lifted: Lifted, slices: int, round_to: int | None, ignore: Sequence
         raise UserError(
             "the model's output has no row for each example of its main input; give a model whose output is batch first"
         )
-    main = {node for node in main if output in reached_from(node)}
+    main &= needed_for(output)
     labels = Labels(lifted, main, ignore)
     axes, reasons = find_axes(lifted, labels, slices, round_to)
     cutter = Cutter(lifted, main, {*ignore, *tied_layers(lifted)})

@@ -128,7 +128,11 @@ def _locate(axis: Found, labels: Labels, tied: Collection[str]) -> str:
     for i, block in enumerate(axis.blocks):
         block_of[block] = i
     table = axis.table = torch.from_numpy(block_of)
+    least, most = min(int(block[0]) for block in axis.blocks), max(int(block[-1]) for block in axis.blocks)
     for node, value in labels.values.items():
+        low, high = labels.span(node)
+        if high < least or low > most:
+            continue
         if isinstance(value, Tensor):
             small = table[squash(value)]
             if bool((small >= 0).any()):

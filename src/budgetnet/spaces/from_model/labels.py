@@ -67,6 +67,7 @@ class Labels:
         self.beside: list[Beside] = []
         self.reasons: dict[int, str] = {}
         self._pairs: list[np.ndarray] = []
+        self._spans: dict[fx.Node, tuple[int, int]] = {}
         self._count = 1
         for node in lifted.graph.nodes:
             if node in main:
@@ -103,10 +104,9 @@ class Labels:
 
     def glue(self, one: Tensor, two: Tensor) -> None:
         """These labels belong together, element by element."""
-        pairs = torch.stack([one.reshape(-1), two.reshape(-1)], 1)
-        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-        if len(pairs):
-            self._pairs.append(np.unique(pairs.numpy(), axis=0))
+        coded = np.unique((one * self._count + two).numpy())  # a pair as one number, which is faster to sort
+        pairs = np.stack([coded // self._count, coded % self._count], 1)
+        self._pairs.append(pairs[pairs[:, 0] != pairs[:, 1]])
 
     def fix(self, value: Any, reason: str) -> None:
         """These channels must stay."""
@@ -118,6 +118,14 @@ class Labels:
                     self.reasons.setdefault(label, reason)
                 if len(found):
                     self._pairs.append(np.stack([found, np.zeros_like(found)], 1))
+
+    def span(self, node: fx.Node) -> tuple[int, int]:
+        """The smallest and the largest label of a value."""
+        if node not in self._spans:
+            value = self.values[node]
+            parts = [squash(part) for part in (value if isinstance(value, tuple) else [value])]
+            self._spans[node] = min(int(p.min()) for p in parts), max(int(p.max()) for p in parts)
+        return self._spans[node]
 
     def _of(self, node: fx.Node) -> Any:
         if node.op == "placeholder":
