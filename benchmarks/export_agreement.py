@@ -91,8 +91,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for kind, chosen in FORMATS.items():
                 file = Path(folder) / f"network{chosen.suffix}"
-                export_network(network, file, kind, description, images[:100].float() / 255)
-                got = open_model(file)(images.float() / 255)
+                export_network(network, file, kind, description, images[:100].float())
+                got = open_model(file)(images.float())
                 rows.append({"space": space, "architecture": name, "format": kind, **agreement(expected, got)})
                 if kind == "onnx":
                     rows[-1]["onnx_over_eager"] = speed(network, file, dataset.input_shape, arguments.repeats)

@@ -18,8 +18,9 @@ from typing import Any
 
 from benchmarks._common import answer, pin_threads, write_answers
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import Options, Result, execute
+from budgetnet.runs.execute import Options, execute
 from budgetnet.runs.job import Job, prepare
+from budgetnet.runs.result import Result
 
 BAR = 1.6
 

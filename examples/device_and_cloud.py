@@ -83,12 +83,12 @@ def main(out: Path) -> dict[str, Any]:
     )
     (entry,) = result.certificate.budgets
     image = prepare(dataset.test.inputs[:1])
-    sent = count_on_the_wire(result.model, image)
+    sent = count_on_the_wire(result.network, image)
     everything = sum(count_on_the_wire(budgetnet.extract(net, net.graph.full).eval(), image).values())
     print(f"promised: at most {MAXIMUM} bytes per input between device and cloud; the full network sends {everything}")
     print(f"certificate: {entry.measured:.0f} bytes, {'holds' if entry.holds else 'does not hold'}")
     print(f"counted on the wire: {sum(sent.values())} bytes:", ", ".join(f"{n} of {name}" for name, n in sent.items()))
-    print(f"test accuracy {result.summary.test_accuracy:.1%} after a very short training")
+    print(f"test accuracy {result.summary.test_score:.1%} after a very short training")
     return {"certificate": result.certificate, "sent": sent, "full": everything}
 
 

@@ -82,7 +82,7 @@ def main(out: Path) -> dict[str, Any]:
         f"{entry.how['samples']} batches: it {'holds' if entry.holds else 'does not hold'}"
     )
     print(f"picture by picture: {each.mean():,.0f} on average, from {each.min():,.0f} to {each.max():,.0f}")
-    print(f"test accuracy {result.summary.test_accuracy:.1%} after a very short training")
+    print(f"test accuracy {result.summary.test_score:.1%} after a very short training")
     return {"certificate": result.certificate, "mean": float(each.mean()), "full": full}
 
 

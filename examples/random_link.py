@@ -101,7 +101,7 @@ def search(cost: Callable[..., Any], out: Path) -> dict[str, Any]:
     evidence = {"mean": bind(link_delay, net), "p95": bind(link_delay_p95, net)}
     return {
         "certificate": result.certificate,
-        "accuracy": result.summary.test_accuracy,
+        "accuracy": result.summary.test_score,
         "kilobytes": place(net, CLOUD)(result.architecture) / 1e3,
         "evidence": {name: meter.evidence(result.architecture) for name, meter in evidence.items()},
         "simulated": simulate(net, result.architecture),

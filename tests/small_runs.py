@@ -88,7 +88,7 @@ def make_runner(
     train = make_feed(vectors(160), recipe.batch_size, seed)
     validation = SplitFeed(make_feed(vectors(64, 1), 64, seed).split, 64, seed)  # type: ignore[attr-defined]
     start = recipe.start(parsed, net.graph, fallback)
-    trainer = Trainer(Task(), train, validation, recipe.optimizer, time_shares=TIME_SHARES, **options)
+    trainer = Trainer(Task(), train, validation, recipe.make_optimizer, time_shares=TIME_SHARES, **options)
     return Runner.of_search(recipe, net, parsed, fallback, start, trainer, seed)
 
 

@@ -138,8 +138,15 @@ def check_input_dependent(path: Path, out: Path, said: str) -> None:
     assert low < total < high, "the cost depends on the picture"
 
 
+def check_own_loop(path: Path, out: Path, said: str) -> None:
+    assert len(path.read_text().splitlines()) < 80, "a whole search in a loop of one's own in under 80 lines"
+    assert numbers(said, r"accuracy (\S+)%")[0] > 90
+    assert "the budget holds" in said
+
+
 CHECKS: dict[str, Callable[[Path, Path, str], None]] = {
     "mlp_dag.py": check_mlp_dag,
+    "own_loop.py": check_own_loop,
     "random_link.py": check_random_link,
     "device_and_cloud.py": check_device_and_cloud,
     "input_dependent.py": check_input_dependent,

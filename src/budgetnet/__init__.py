@@ -21,19 +21,26 @@ if TYPE_CHECKING:
     from budgetnet.network.graph import Architecture, Edge, Graph
     from budgetnet.network.supernet import SuperNetwork
     from budgetnet.runs.config import Config
-    from budgetnet.runs.execute import Result, load, search
+    from budgetnet.runs.result import Result, load
+    from budgetnet.runs.search import search
     from budgetnet.spaces.from_model import from_model
+    from budgetnet.strategies.searcher import Searcher
+    from budgetnet.training.metrics import Metric
+    from budgetnet.training.trainer import Callback
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Architecture",
     "Budget",
+    "Callback",
     "Config",
     "Edge",
     "EdgeDistribution",
     "Graph",
+    "Metric",
     "Result",
+    "Searcher",
     "SuperNetwork",
     "UserError",
     "costs",
@@ -48,17 +55,20 @@ __all__ = [
 _MODULES = {
     "Architecture": "network.graph",
     "Budget": "budgets.budget",
+    "Callback": "training.trainer",
     "Config": "runs.config",
     "Edge": "network.graph",
     "EdgeDistribution": "network.distribution",
     "Graph": "network.graph",
-    "Result": "runs.execute",
+    "Metric": "training.metrics",
+    "Result": "runs.result",
+    "Searcher": "strategies.searcher",
     "SuperNetwork": "network.supernet",
     "UserError": "errors",
     "extract": "network.extract",
     "from_model": "spaces.from_model",
-    "load": "runs.execute",
-    "search": "runs.execute",
+    "load": "runs.result",
+    "search": "runs.search",
 }
 """The module of every public name that is not a module itself."""
 

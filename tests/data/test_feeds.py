@@ -199,7 +199,7 @@ def test_batches_of_any_structure() -> None:
         feed = make_feed(source, 8, seed=1)
         inputs, targets = next(feed.training(0))
         assert torch.equal(inputs["ids"][:, 0], targets)
-        torch.testing.assert_close(inputs["image"], images[targets // 3].float() / 127.5 - 1)
+        assert torch.equal(inputs["image"], images[targets // 3]), "only inputs that are images are scaled"
         assert sum(len(batch["ids"]) for batch, _ in feed.evaluation()) == 40
 
 

@@ -50,14 +50,14 @@ def files(run: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
 
 
 def images(count: int) -> Tensor:
-    """Real images in [0, 1]."""
-    return data.load("embedded:size=8").validation.inputs[:count].float() / 255
+    """Real images, pixels from 0 to 255."""
+    return data.load("embedded:size=8").validation.inputs[:count].float()
 
 
 def source(run: Path, inputs: Tensor) -> Tensor:
     """The logits of the run's network, on inputs scaled as in training."""
     with torch.no_grad():
-        return open_stored(run).network(2 * inputs - 1)
+        return open_stored(run).network(inputs / 127.5 - 1)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -117,7 +117,7 @@ def test_modules_of_a_user_are_told_apart() -> None:
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     x = torch.rand(5, 4)
     with torch.no_grad():
-        expected = network(2 * x - 1).numpy()
+        expected = network(x / 127.5 - 1).numpy()
     np.testing.assert_allclose(session.run(None, {"input": x.numpy()})[0], expected, rtol=1e-5)
 
 
@@ -210,7 +210,7 @@ def test_a_torch_program_is_opened_only_if_the_user_trusts_it(files: dict[str, P
 
 def test_a_program_of_a_network_is_saved_for_any_batch(run: Path, tmp_path: Path) -> None:
     network = open_stored(run).network.train()
-    checksum = save_program(network, tmp_path / "network.pt2", SHAPE)
+    checksum = save_program(network, tmp_path / "network.pt2", Description("s", "{}", SHAPE, (), scaled=False))
     assert network.training
     assert checksum == sha256((tmp_path / "network.pt2").read_bytes())
     x = torch.randn(3, *SHAPE)
@@ -222,10 +222,10 @@ def test_a_program_of_a_network_is_saved_for_any_batch(run: Path, tmp_path: Path
 
 def test_an_export_that_differs_is_refused() -> None:
     same, other = (lambda x: x), (lambda x: x + 2e-4)
-    assert verify(same, same, (3,), torch.rand(4, 3)) == 0
+    assert verify(same, same, Description("s", "{}", (3,), ()), torch.rand(4, 3)) == 0
     for wrong in (other, lambda x: x * torch.nan):
         with pytest.raises(UserError, match="differs from its source"):
-            verify(same, wrong, (3,), torch.rand(4, 3))
+            verify(same, wrong, Description("s", "{}", (3,), ()), torch.rand(4, 3))
 
 
 def test_nothing_is_overwritten_unless_forced(files: dict[str, Path], run: Path, tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_export_and_predict_on_the_command_line(run: Path, tmp_path: Path, capsy
         assert [row["probability"] for row in answer] == pytest.approx(
             [row["probability"] for row in answers[0]], abs=1e-5
         )
-    inputs = data.load("embedded:size=8").validation.inputs[:3].float() / 255
+    inputs = data.load("embedded:size=8").validation.inputs[:3].float()
     expected = source(run, inputs).softmax(1)
     assert [row["label"] for row in answers[0]] == [LABELS[i] for i in expected.argmax(1).tolist()]
     code, out, _ = run_cli(capsys, "predict", tmp_path / "net.onnx", paths[0])

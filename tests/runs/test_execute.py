@@ -22,10 +22,12 @@ from budgetnet.budgets.budget import parse_all
 from budgetnet.data.feeds import make_feed
 from budgetnet.errors import Interrupted, UserError
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.folder import RunFolder, new_folder
 from budgetnet.records.results import DataDescription
 from budgetnet.runs.config import Config
-from budgetnet.runs.execute import Options, Result, RunFolder, execute, new_folder
+from budgetnet.runs.execute import Options, execute
 from budgetnet.runs.job import Job
+from budgetnet.runs.result import Result
 from budgetnet.strategies.recipes import Recipe
 from budgetnet.training import checkpoint
 from budgetnet.training.tasks import Task

@@ -56,7 +56,7 @@ def test_the_int8_file_is_certified_with_its_accuracy(run: Path) -> None:
 
 def test_the_accuracy_is_that_of_the_file_on_the_validation_data(run: Path) -> None:
     data = load_data(read(run, "config.json")["config"]["data"]).validation
-    logits = open_model(run / INT8_FILE)(data.inputs.float() / 255)
+    logits = open_model(run / INT8_FILE)(data.inputs.float())
     right = float((logits.argmax(1) == data.targets).float().mean())
     assert right == pytest.approx(read(run, "summary.json")["int8_validation"], abs=2e-3)
     kinds = {tensor.data_type for tensor in onnx.load(run / INT8_FILE).graph.initializer if len(tensor.dims) == 4}
@@ -76,7 +76,7 @@ def test_a_run_and_its_file_are_certified_again(run: Path, tmp_path: Path, capsy
     model = open_model(tmp_path / "a.onnx")
     images = load_data("embedded").validation.inputs[:8]
     if tuple(images.shape[1:]) == model.description.input_shape:
-        given = images.float() / 255
+        given = images.float()
         assert np.allclose(model(given), open_model(run / INT8_FILE)(given), atol=1e-5), "calibrated on the same data"
     code, out, err = run_cli(capsys, "certify", tmp_path / "a.onnx", "--budget", "file_size(precision=int8)<=1MB")
     assert code == 0, err

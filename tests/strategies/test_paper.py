@@ -19,7 +19,7 @@ def test_the_paper_recipe_is_the_papers() -> None:
     assert (recipe.warmup_epochs, recipe.search_epochs, recipe.finish_epochs) == (50, 250, 0)
     assert (recipe.batch_size, recipe.groups) == (64, PER_EXAMPLE)
     assert (recipe.lr, recipe.momentum, recipe.weight_decay) == (0.1, 0.9, 1e-4)
-    (group,) = recipe.optimizer(torch.nn.Linear(1, 1)).param_groups
+    (group,) = recipe.make_optimizer(torch.nn.Linear(1, 1)).param_groups
     assert (group["lr"], group["momentum"], group["nesterov"], group["weight_decay"]) == (0.1, 0.9, False, 1e-4)
     warmup, search, mode = recipe.phases(FEED, 0)
     assert isinstance(warmup, WarmUp)

@@ -279,7 +279,7 @@ def test_a_fixed_architecture_is_trained_by_the_same_trainer() -> None:
     kept = Kept()
     recipe = short(finish_epochs=5).alone()
     train, validation = make_feed(vectors(160), 32, 0), make_feed(vectors(64, 1), 64, 0)
-    trainer = Trainer(Task(), train, validation, recipe.optimizer, sink=kept)
+    trainer = Trainer(Task(), train, validation, recipe.make_optimizer, sink=kept)
     runner = Runner.of_fixed(recipe, net, [], architecture.live(), trainer, 0)
     outcome = runner.run()
     assert outcome.architecture == architecture.live()
@@ -323,7 +323,7 @@ def test_images_go_through_the_phases_too() -> None:
     recipe = short(warmup_epochs=1, search_epochs=1, finish_epochs=1)
     feed = make_feed((images, labels), 32, 0)
     budgets = parse_all(["macs<=50%", "steps(2)<=12"], net)
-    fallback, trainer = check(profile(budgets)), Trainer(Task(), feed, feed, recipe.optimizer)
+    fallback, trainer = check(profile(budgets)), Trainer(Task(), feed, feed, recipe.make_optimizer)
     start = recipe.start(budgets, net.graph, fallback)
     runner = Runner.of_search(recipe, net, budgets, fallback, start, trainer, 0)
     architecture = runner.run().architecture

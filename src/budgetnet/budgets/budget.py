@@ -100,6 +100,15 @@ def _meter(name: str, net: SuperNetwork, costs: Mapping[str, str] | None, own: C
     return bind((costs or {}).get(short, short) + name[len(short) :], net, own=own)
 
 
+def as_budgets(budgets: str | Sequence[BudgetLike] | Mapping[str, Any]) -> list[BudgetLike]:
+    """Budgets in any form as a list: a number in a dict is in the cost's base unit."""
+    if isinstance(budgets, str):
+        return [budgets]
+    if isinstance(budgets, Mapping):
+        return [f"{name}<={value}" if isinstance(value, str) else (name, value) for name, value in budgets.items()]
+    return list(budgets)
+
+
 def parse_all(
     budgets: Iterable[BudgetLike],
     net: SuperNetwork,

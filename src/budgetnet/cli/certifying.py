@@ -243,14 +243,14 @@ def _image(path: Path, description: Description) -> Tensor:
 
 
 def _fit(pixels: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """uint8 C×H×W as float32 in [0, 1], resized by area."""
+    """uint8 C×H×W as float32, resized by area."""
     if pixels.shape[-2:] != shape[1:]:
         if shape[1] == shape[2]:
             pixels = area(pixels, shape[1])
         else:
             resized = torch.nn.functional.interpolate(pixels[None].float(), shape[1:], mode="area")[0]
             pixels = resized.round().to(torch.uint8)
-    return pixels.float() / 255
+    return pixels.float()
 
 
 def _split(config: Config, data_root: str | None) -> data.Split:
@@ -269,9 +269,9 @@ def _real_images(stored: Stored, data_root: str | None) -> Tensor:
     except UserError:
         inputs = data.load("embedded").validation.inputs[:count]
     if inputs.dtype != torch.uint8:
-        return inputs.float()
+        return inputs.to(stored.description.dtype)
     if tuple(inputs.shape[1:]) == shape:
-        return inputs.float() / 255
+        return inputs.float()
     return torch.stack([_fit(image.expand(shape[0], -1, -1), shape) for image in inputs])
 
 

@@ -22,8 +22,9 @@ from budgetnet.records.results import Summary
 from budgetnet.records.sinks import TensorBoard
 from budgetnet.records.stopwatch import OFF, Stopwatch
 from budgetnet.runs.config import Config, duration, from_mapping, from_toml, of_run
-from budgetnet.runs.execute import Options, Result, execute, write_report_of
+from budgetnet.runs.execute import Options, execute, write_report_of
 from budgetnet.runs.job import Job, check_job, estimated_seconds, prepare
+from budgetnet.runs.result import Result
 
 
 def search(dry_run: bool, **options: Any) -> int:

@@ -15,13 +15,13 @@ from budgetnet.errors import UserError
 
 
 def prepare(inputs: Nested) -> Nested:
-    """uint8 images N×C×H×W as float32 in [−1, 1]; other inputs are returned as they are."""
-    return mapped(lambda values: _scaled(values) if is_image(values) else values, inputs)
+    """uint8 images N×C×H×W as float32 in [−1, 1]; other inputs, and structures of several, are returned as they are."""
+    return _scaled(inputs) if is_image(inputs) else inputs
 
 
-def is_image(values: Tensor) -> bool:
+def is_image(values: Nested) -> bool:
     """Whether inputs are images of bytes, which are scaled to [−1, 1]."""
-    return values.dtype == torch.uint8 and values.dim() == 4
+    return isinstance(values, Tensor) and values.dtype == torch.uint8 and values.dim() == 4
 
 
 def _scaled(images: Tensor) -> Tensor:

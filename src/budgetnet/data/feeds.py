@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from budgetnet.data.augment import Augmentation
-from budgetnet.data.batching import batches, moved, prepare
+from budgetnet.data.batching import batches, is_image, moved, prepare
 from budgetnet.data.convert import as_columns, as_split, check_input, check_map_style, check_target, parted
 from budgetnet.data.nested import Nested, leaves, mapped, rows
 from budgetnet.data.reading import Reading, seeded, workers_for
@@ -62,6 +62,7 @@ class SplitFeed:
         memory_format: torch.memory_format = torch.contiguous_format,
     ) -> None:
         self.split = split
+        self.scaled = is_image(split.inputs)
         self.batch_size = min(batch_size, len(split))
         self.seed = seed
         self.augmentation = augmentation
@@ -118,7 +119,9 @@ class DatasetFeed:
         self.device = device
         self.memory_format = memory_format
         self.workers = workers_for(self.reading, self.count) if workers is None else workers
-        self.evaluated = evaluation_size(self.reading.batch([(-1, 0)])[0])
+        first = self.reading.batch([(-1, 0)])[0]
+        self.evaluated = evaluation_size(first)
+        self.scaled = is_image(first)
 
     @property
     def steps(self) -> int:
@@ -157,6 +160,8 @@ class LoaderFeed:
         self.seed = seed
         self.device = device
         self.memory_format = memory_format
+        self.scaled = False
+        """Whether images were scaled, which is known when a batch was seen."""
         if self.steps == 0:
             raise UserError("the data loader gives no batch; give it examples, or drop_last=False.")
 
@@ -224,6 +229,7 @@ class LoaderFeed:
         for leaf in (*leaves(inputs), *leaves(targets)):
             if not isinstance(leaf, Tensor):
                 raise UserError(f"a batch of the data loader holds {type(leaf).__name__}; give tensors of numbers.")
+        self.scaled = is_image(inputs)
         if rows(inputs) != rows(targets):
             raise UserError(
                 f"a batch of the data loader has {rows(inputs)} inputs and {rows(targets)} targets; give equally many."

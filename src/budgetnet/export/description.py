@@ -7,11 +7,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import torch
 
 from budgetnet.errors import UserError
 
-SCALED = "inputs in [0, 1] are scaled to [-1, 1] inside"
+SCALED = "pixels in [0, 255] are scaled to [-1, 1] inside"
+SCALED_ONE = "inputs in [0, 1] are scaled to [-1, 1] inside"
+"""What files of version 0.1.0 say."""
+DTYPES = ("float32", "float16", "int64", "int32", "uint8", "bool")
+"""Types of inputs that a network may take."""
 PLAIN = "none"
 
 MOST_SIDES = 6
@@ -35,15 +41,23 @@ class Description:
     labels: tuple[str, ...]
     task: str = "classification"
     scaled: bool = True
-    """Whether the file takes inputs in [0, 1] and scales them to the [−1, 1] that the network was trained on."""
+    """Whether the file takes pixels from 0 to `white`, and scales them to the [−1, 1] of the training."""
     certificate: Mapping[str, Any] = field(default_factory=dict)
     precision: str = "fp32"
+    input_dtype: str = "float32"
+    white: float = 255.0
 
     @staticmethod
     def of_run(space: str, architecture: str, data: Mapping[str, Any], certificate: Mapping[str, Any]) -> Description:
         """The network of a run, whose `data` are what its data.json holds."""
         shape, classes = checked_shape(data["input_shape"], "data.json"), checked_labels(data["classes"], "data.json")
-        return Description(space, architecture, shape, classes, data["task"], data["scaling"] == "[-1,1]", certificate)
+        scaled, dtype = data["scaling"] == "[-1,1]", checked_dtype(data.get("input_dtype", "float32"), "data.json")
+        return Description(space, architecture, shape, classes, data["task"], scaled, certificate, input_dtype=dtype)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the inputs that the file takes."""
+        return cast(torch.dtype, getattr(torch, self.input_dtype))
 
     def label(self, number: int) -> str:
         """The name of a class, or its number where it has none."""
@@ -57,7 +71,8 @@ class Description:
             "input_shape": json.dumps(self.input_shape),
             "labels": json.dumps(self.labels),
             "task": self.task,
-            "normalisation": SCALED if self.scaled else PLAIN,
+            "input_dtype": self.input_dtype,
+            "normalisation": (SCALED if self.white == 255 else SCALED_ONE) if self.scaled else PLAIN,
             "certificate": json.dumps(dict(self.certificate)),
             "precision": self.precision,
         }
@@ -72,9 +87,11 @@ class Description:
                 checked_shape(json.loads(texts["input_shape"]), path),
                 checked_labels(json.loads(texts["labels"]), path),
                 _text(texts["task"]),
-                texts["normalisation"] == SCALED,
+                texts["normalisation"] in (SCALED, SCALED_ONE),
                 checked_certificate(json.loads(texts["certificate"]), path),
                 _text(texts.get("precision", "fp32")),
+                checked_dtype(texts.get("input_dtype", "float32"), path),
+                1.0 if texts["normalisation"] == SCALED_ONE else 255.0,
             )
         except UserError:
             raise
@@ -92,6 +109,13 @@ def checked_shape(value: Any, path: Path | str) -> tuple[int, ...]:
             "numbers: restore the file"
         )
     return tuple(sides)
+
+
+def checked_dtype(value: Any, path: Path | str) -> str:
+    """The type of the inputs."""
+    if value not in DTYPES:
+        raise UserError(f"{path} says that inputs are {value!r:.60}; they are {', '.join(DTYPES)}: restore the file")
+    return str(value)
 
 
 def checked_labels(value: Any, path: Path | str) -> tuple[str, ...]:

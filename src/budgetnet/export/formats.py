@@ -37,16 +37,20 @@ class Format(NamedTuple):
 
 
 class Scale(nn.Module):
-    """[0, 1] to [−1, 1]."""
+    """Pixels from 0 to `white` as values in [−1, 1]."""
+
+    def __init__(self, white: float = 255.0) -> None:
+        super().__init__()
+        self.middle = white / 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """2x − 1."""
-        return 2 * x - 1
+        """x / middle − 1."""
+        return x / self.middle - 1
 
 
-def source_runner(network: nn.Module, scaled: bool) -> Runner:
+def source_runner(network: nn.Module, description: Description) -> Runner:
     """The network itself, run as an exported file is."""
-    network = nn.Sequential(Scale(), network) if scaled else network
+    network = nn.Sequential(Scale(description.white), network) if description.scaled else network
     return lambda images: cast(Tensor, network(images))
 
 
@@ -58,7 +62,7 @@ def pack_onnx(network: fx.GraphModule, description: Description, samples: Iterab
         description: What the file says about itself.
         samples: Batches of inputs as the file takes them, by which it is quantised to int8; float32 if not given.
     """
-    model = to_onnx(fold(network), description.input_shape, scaled=description.scaled)
+    model = to_onnx(fold(network), description.input_shape, scaled=description.scaled, dtype=description.dtype)
     if samples is not None:
         import onnx
 
@@ -98,28 +102,33 @@ def _load_onnx(data: bytes, name: str) -> tuple[Description, Runner]:
     return description, lambda images: torch.from_numpy(session.run(None, {entry: images.numpy()})[0])
 
 
-def program(network: nn.Module, input_shape: Sequence[int]) -> torch.export.ExportedProgram:
+def program(
+    network: nn.Module, input_shape: Sequence[int], dtype: torch.dtype = torch.float32
+) -> torch.export.ExportedProgram:
     """A network as a torch program with a free batch dimension."""
-    example = (torch.zeros(2, *input_shape),)
+    spec: Any = getattr(network, "meta", {}).get("inputs")
+    several = spec is not None and len(spec.names) > 1
+    example = spec.tensors(spec.example(2, "cpu")) if several else (torch.zeros((2, *input_shape), dtype=dtype),)
+    batch = torch.export.Dim("batch")
     try:
         with quiet(), torch.no_grad():
-            return torch.export.export(network.eval(), example, dynamic_shapes=({0: torch.export.Dim("batch")},))
+            return torch.export.export(network.eval(), example, dynamic_shapes=tuple({0: batch} for _ in example))
     except Exception as error:  # a user's module may contain anything
         raise UserError(f"torch.export cannot take this network ({reason(error)}); use other layers") from error
 
 
-def program_bytes(network: nn.Module, input_shape: Sequence[int], texts: dict[str, str] | None = None) -> bytes:
-    """A torch program as saved, with texts for its reader."""
+def program_bytes(network: nn.Module, description: Description) -> bytes:
+    """A torch program as saved, with its description; pixels are scaled inside if that says so."""
+    whole = nn.Sequential(Scale(description.white), network) if description.scaled else network
+    made = program(whole, description.input_shape, description.dtype)
     buffer = io.BytesIO()
     with quiet():
-        torch.export.save(program(network, input_shape), buffer, extra_files={_EXTRA: json.dumps(texts or {})})
+        torch.export.save(made, buffer, extra_files={_EXTRA: json.dumps(description.to_strings())})
     return buffer.getvalue()
 
 
 def _pack_torch(network: fx.GraphModule, description: Description) -> bytes:
-    folded: nn.Module = fold(network)
-    whole = nn.Sequential(Scale(), folded) if description.scaled else folded
-    return program_bytes(whole, description.input_shape, description.to_strings())
+    return program_bytes(fold(network), description)
 
 
 def _load_torch(data: bytes, name: str) -> tuple[Description, Runner]:
@@ -155,8 +164,9 @@ def _load_safetensors(data: bytes, name: str) -> tuple[Description, Runner]:
     if STRUCTURE not in texts:
         raise UserError(f"{name} does not hold the structure of its network; export it again")
     structure = parse(texts[STRUCTURE], name)
-    check_shapes(empty(structure, name), torch.empty(2, *description.input_shape, device="meta"), name)
-    return description, source_runner(rebuild(structure, state, name), description.scaled)
+    example = torch.empty((2, *description.input_shape), dtype=description.dtype, device="meta")
+    check_shapes(empty(structure, name), example, name)
+    return description, source_runner(rebuild(structure, state, name), description)
 
 
 FORMATS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -42,12 +41,14 @@ class Model:
     runner: Runner
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Logits of images: float32 N×C×H×W, in [0, 1] if the file scales them."""
-        shape = self.description.input_shape
-        if images.dim() != len(shape) + 1 or tuple(images.shape[1:]) != shape or images.dtype != torch.float32:
+        """Outputs for inputs as the data of the run have them: pixels from 0 to 255 if the file scales them."""
+        shape, dtype = self.description.input_shape, self.description.dtype
+        images = images.to(dtype) if self.description.scaled and images.dtype == torch.uint8 else images
+        if images.dim() != len(shape) + 1 or tuple(images.shape[1:]) != shape or images.dtype != dtype:
             expected = "×".join(map(str, shape))
             raise UserError(
-                f"{self.path} takes float32 inputs N×{expected}, not {images.dtype} {tuple(images.shape)}; convert them"
+                f"{self.path} takes {self.description.input_dtype} inputs N×{expected}, not {images.dtype} "
+                f"{tuple(images.shape)}; convert them"
             )
         try:
             with torch.inference_mode():
@@ -61,8 +62,8 @@ def export_network(
 ) -> Exported:
     """Writes an extracted network in a format of `FORMATS`, after running it there on random and on real inputs.
 
-    `images` are real inputs (float32, in [0, 1] if the description says scaled). Its certificate must not hold the
-    checksum of the file that is being made.
+    `images` are real inputs, pixels from 0 to 255 as float32 if the description says scaled. Its certificate must not
+    hold the checksum of the file that is being made.
     """
     need(kind)
     if path.exists() and not force:
@@ -72,16 +73,15 @@ def export_network(
     network = _evaluating(network)
     data = FORMATS[kind].pack(network, description)
     _, runner = FORMATS[kind].load(data, path.name)
-    difference = verify(source_runner(network, description.scaled), runner, description.input_shape, images)
+    difference = verify(source_runner(network, description), runner, description, images)
     write_file(path, data, replace=force)
     return Exported(path, sha256(data), difference, len(images))
 
 
-def verify(source: Runner, exported: Runner, input_shape: Sequence[int], images: Tensor) -> float:
+def verify(source: Runner, exported: Runner, description: Description, images: Tensor) -> float:
     """The largest difference between two runners on random and real inputs; beyond the tolerance it is refused."""
-    generator = torch.Generator().manual_seed(0)
     largest = 0.0
-    for batch in (torch.rand(3, *input_shape, generator=generator), *torch.split(images, 100)):
+    for batch in (*_random(description), *torch.split(images, 100)):
         with torch.inference_mode():
             expected, got = source(batch), exported(batch)
         difference = float((expected - got).abs().max()) / max(1.0, float(expected.abs().max()))
@@ -93,6 +93,14 @@ def verify(source: Runner, exported: Runner, input_shape: Sequence[int], images:
             )
         largest = max(largest, difference)
     return largest
+
+
+def _random(description: Description) -> list[Tensor]:
+    """Random inputs; whole numbers may be indices that only the data know the range of, so there are none of them."""
+    if not description.dtype.is_floating_point:
+        return []
+    values = torch.rand(3, *description.input_shape, generator=torch.Generator().manual_seed(0))
+    return [(values * description.white if description.scaled else values).to(description.dtype)]
 
 
 def open_model(path: Path, *, trust: bool = False) -> Model:
@@ -120,16 +128,16 @@ def open_model(path: Path, *, trust: bool = False) -> Model:
 
 
 def predict(path: Path, images: Tensor, *, trust: bool = False) -> Tensor:
-    """The logits that a model file gives for images (float32 N×C×H×W in [0, 1]); `trust` is for torch programs."""
+    """The logits that a model file gives for inputs as the data of its run have them; `trust` is for torch programs."""
     return open_model(path, trust=trust)(images)
 
 
-def save_program(network: nn.Module, path: Path, input_shape: Sequence[int]) -> str:
+def save_program(network: nn.Module, path: Path, description: Description) -> str:
     """Saves a network as a torch program with a free batch dimension, replacing the file; returns its checksum.
 
-    Nothing is added to the network: inputs are scaled as they were in training.
+    It takes what the data of the run have: pixels are scaled inside, if the description says so.
     """
-    data = program_bytes(_evaluating(network), input_shape)
+    data = program_bytes(_evaluating(network), description)
     write_file(path, data)
     return sha256(data)
 

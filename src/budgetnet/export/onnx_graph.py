@@ -24,15 +24,20 @@ IR_VERSION = 10
 
 
 def to_onnx(
-    network: fx.GraphModule, input_shape: Sequence[int], *, scaled: bool, pieces: Pieces | None = None
+    network: fx.GraphModule,
+    input_shape: Sequence[int],
+    *,
+    scaled: bool,
+    pieces: Pieces | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> ModelProto:
-    """The model of a network from `extract`, with a free batch dimension; `scaled` maps inputs in [0, 1] to [−1, 1]."""
+    """The model of a network from `extract`, with a free batch dimension; `scaled` maps pixels to [−1, 1]."""
     need_onnx()
     import onnx
 
     if not _is_plain(network):
-        return _whole(network, input_shape, scaled)
-    parts, output_shape = _parts(network, input_shape)
+        return _whole(network, input_shape, scaled, dtype)
+    parts, output_shape = _parts(network, input_shape, dtype)
     exported = (pieces or Pieces()).of(list(parts.values()))
     graph = onnx.GraphProto(name="network")
     values: dict[fx.Node, str] = {}
@@ -46,8 +51,12 @@ def to_onnx(
             values[node] = _add(graph, values[node.args[0]], values[node.args[1]], node.name)
         else:
             graph.node.append(onnx.helper.make_node("Identity", [values[node.args[0]]], [OUTPUT], name=OUTPUT))
-    for slot, name, shape in ((graph.input, INPUT, input_shape), (graph.output, OUTPUT, output_shape)):
-        slot.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", *shape]))
+    kind = onnx.helper.np_dtype_to_tensor_dtype(torch.zeros(0, dtype=dtype).numpy().dtype)
+    for slot, name, type_, shape in (
+        (graph.input, INPUT, kind, input_shape),
+        (graph.output, OUTPUT, onnx.TensorProto.FLOAT, output_shape),
+    ):
+        slot.append(onnx.helper.make_tensor_value_info(name, type_, ["batch", *shape]))
     opsets = [onnx.helper.make_opsetid("", OPSET)]
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="budgetnet")
 
@@ -60,9 +69,9 @@ def _is_plain(network: fx.GraphModule) -> bool:
     return added and sum(node.op == "placeholder" for node in nodes) == 1
 
 
-def _whole(network: fx.GraphModule, input_shape: Sequence[int], scaled: bool) -> ModelProto:
+def _whole(network: fx.GraphModule, input_shape: Sequence[int], scaled: bool, dtype: torch.dtype) -> ModelProto:
     """A network of any operations, exported as one; several inputs have the names of the model's."""
-    spec = network.meta.get("inputs") or InputSpec("tensor", ("x",), (tuple(input_shape),), (torch.float32,))
+    spec = network.meta.get("inputs") or InputSpec("tensor", ("x",), (tuple(input_shape),), (dtype,))
     names = [INPUT] if len(spec.names) == 1 else list(spec.names)
     examples = spec.tensors(spec.example(2, "cpu"))
     shapes = (tuple({0: torch.export.Dim.DYNAMIC} for _ in examples),)
@@ -98,18 +107,20 @@ def _without_notes(model: ModelProto) -> ModelProto:
 
 
 class _Scaled(nn.Module):
-    """A network whose first input may be given in [0, 1] instead of [−1, 1]."""
+    """A network whose first input may be given as pixels from 0 to 255 instead of values in [−1, 1]."""
 
     def __init__(self, network: nn.Module, scaled: bool) -> None:
         super().__init__()
         self.network, self.scaled = network, scaled
 
     def forward(self, *inputs: Tensor) -> Any:
-        first = inputs[0] * 2 - 1 if self.scaled else inputs[0]
+        first = inputs[0] / 127.5 - 1 if self.scaled else inputs[0]
         return self.network(first, *inputs[1:])
 
 
-def _parts(network: fx.GraphModule, input_shape: Sequence[int]) -> tuple[dict[fx.Node, Part], tuple[int, ...]]:
+def _parts(
+    network: fx.GraphModule, input_shape: Sequence[int], dtype: torch.dtype
+) -> tuple[dict[fx.Node, Part], tuple[int, ...]]:
     """Every module call with an example of its input, by a walk on the meta device; and the output's shape."""
     values: dict[fx.Node, Tensor] = {}
     parts: dict[fx.Node, Part] = {}
@@ -117,7 +128,7 @@ def _parts(network: fx.GraphModule, input_shape: Sequence[int]) -> tuple[dict[fx
     for node in network.graph.nodes:
         sources = [values[argument] for argument in node.all_input_nodes]
         if node.op == "placeholder":
-            values[node] = example(input_shape)
+            values[node] = example(input_shape, dtype)
         elif node.op == "call_module":
             module = network.get_submodule(str(node.target))
             parts[node] = Part(str(node.target), module, sources[0])
@@ -134,10 +145,10 @@ def _parts(network: fx.GraphModule, input_shape: Sequence[int]) -> tuple[dict[fx
 def _scale(graph: GraphProto) -> str:
     from onnx import helper, numpy_helper
 
-    for name, number in (("scale.two", 2.0), ("scale.one", 1.0)):
+    for name, number in (("scale.half", 127.5), ("scale.one", 1.0)):
         graph.initializer.append(numpy_helper.from_array(np.array(number, np.float32), name))
-    graph.node.append(helper.make_node("Mul", [INPUT, "scale.two"], ["scale.doubled"], name="scale.mul"))
-    graph.node.append(helper.make_node("Sub", ["scale.doubled", "scale.one"], ["scaled"], name="scale.sub"))
+    graph.node.append(helper.make_node("Div", [INPUT, "scale.half"], ["scale.divided"], name="scale.div"))
+    graph.node.append(helper.make_node("Sub", ["scale.divided", "scale.one"], ["scaled"], name="scale.sub"))
     return "scaled"
 
 

@@ -6,8 +6,10 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Annotated, Any, Literal
 
+from budgetnet.costs.units import show
 from budgetnet.naming.values import NoneIfNotFinite, Range, plain, printable, typed
 
 LARGEST_SIDE = 2**24
@@ -18,6 +20,7 @@ Measured = Annotated[float, Range(nan=True)]
 Score = Annotated[float | None, NoneIfNotFinite()]
 """A score or a loss; None if it is not known or was not finite."""
 Positive = Annotated[float, Range(0, 1e300)]
+InputType = Literal["float32", "float16", "int64", "int32", "uint8", "bool"]
 PARTS = ("validation", "test")
 """Parts of the data that a summary has scores on."""
 Count = Annotated[int, Range(0, 2**63 - 1)]
@@ -144,6 +147,23 @@ class Summary:
         known = {"validation": self.validation_score, "test": self.test_score}
         return {part: self.metric.show(score) for part, score in known.items() if score is not None}
 
+    def table(self) -> list[tuple[str, str]]:
+        """What a person wants to know, line by line."""
+        kept = [(b.text or b.cost, f"{show(b.value, b.unit)}{'' if b.met else ', NOT MET'}") for b in self.budgets]
+        scores = [(f"{part} {self.metric.label}", text) for part, text in self.scores().items()]
+        sizes = [("multiply-adds", show(self.macs, "macs")), ("parameters", show(self.params, "params"))]
+        return [*kept, *scores, *sizes, ("edges", str(len(self.architecture))), ("time", f"{self.seconds:.0f} s")]
+
+    def __str__(self) -> str:
+        rows = self.table()
+        width = max(len(name) for name, _ in rows)
+        return "\n".join([self.run, *(f"{name:<{width}}  {value}" for name, value in rows)])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self.table())
+        return f"<table><caption>{escape(self.run)}</caption>{rows}</table>"
+
     def to_json(self) -> dict[str, Any]:
         """A plain value for `summary.json`; a mean intersection over union or an int8 score only if it is known."""
         value: dict[str, Any] = plain(self)
@@ -168,8 +188,9 @@ class DataDescription:
         task: `classification`, `segmentation`, or `own` with a loss from Python.
         classes: The names of the classes; empty if there are none.
         input_shape: The shape of one input.
-        scaling: `[-1,1]` if inputs in [0, 1] are scaled to that range before training, else `none`.
+        scaling: `[-1,1]` if pixels from 0 to 255 are scaled to that range, as a part of the network; else `none`.
         metric: What the scores of the run measure.
+        input_dtype: The type of the inputs, as torch calls it.
     """
 
     name: str
@@ -178,6 +199,7 @@ class DataDescription:
     input_shape: tuple[Side, ...]
     scaling: Literal["[-1,1]", "none"] = "none"
     metric: MetricDescription = field(default_factory=MetricDescription)
+    input_dtype: InputType = "float32"
 
     def to_json(self) -> dict[str, Any]:
         """A plain value for `data.json`."""

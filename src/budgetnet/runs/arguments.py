@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from budgetnet.budgets.budget import BudgetLike
+from budgetnet.budgets.budget import BudgetLike, as_budgets
 from budgetnet.errors import UserError
 from budgetnet.network.supernet import SuperNetwork
 
@@ -30,8 +30,7 @@ def check_network(net: object) -> None:
 
 def check_arguments(budgets: Any, recipe: object, out: object, augmentation: object) -> Sequence[BudgetLike]:
     """Refuses arguments of another type with what they may be; returns the budgets as a sequence."""
-    found = [budgets] if isinstance(budgets, str) else budgets
-    if not isinstance(found, list | tuple):
+    if not isinstance(budgets, str | list | tuple | Mapping):
         raise UserError(
             f'the budgets are a {type(budgets).__name__}; give texts such as "macs<=60%", or a list of them'
         )
@@ -41,4 +40,4 @@ def check_arguments(budgets: Any, recipe: object, out: object, augmentation: obj
         raise UserError(f"out is a {type(out).__name__}; give the path of a folder")
     if augmentation is not None and not callable(augmentation):
         raise UserError(f"the augmentation is a {type(augmentation).__name__}; give a function of a batch of inputs")
-    return found
+    return as_budgets(budgets)

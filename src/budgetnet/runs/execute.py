@@ -17,57 +17,40 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save as save_safetensors
-from torch import nn
+from torch import fx
 
-from budgetnet.budgets.budget import BudgetLike, parse_all
 from budgetnet.budgets.certificate import BudgetEntry, Certificate, certify, file_checksums
 from budgetnet.budgets.feasibility import Profile
 from budgetnet.costs import macs, params
 from budgetnet.errors import UserError
 from budgetnet.export import Description, save_program
-from budgetnet.naming import own_names
+from budgetnet.export.formats import program
 from budgetnet.naming.files import write_file
+from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
-from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.examples import write_pictures
 from budgetnet.records.console import ConsoleSink, working
 from budgetnet.records.environment import environment, machine, versions
-from budgetnet.records.folder import RunFolder, new_folder
+from budgetnet.records.folder import RunFolder
 from budgetnet.records.records import Fan, JsonLines, Sink, finite
-from budgetnet.records.results import BudgetResult, DataDescription, Origin, Summary
+from budgetnet.records.results import BudgetResult, Origin, Summary
 from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.runs import quantised
-from budgetnet.runs.arguments import check_arguments, check_network
-from budgetnet.runs.config import Config, from_mapping
-from budgetnet.runs.job import Checked, Job, check_examples, check_job, make_runner, make_trainer, prepare
+from budgetnet.runs.config import Config
+from budgetnet.runs.job import Checked, Job, check_job, make_runner, make_trainer, prepare
+from budgetnet.runs.result import Result, load, raw_examples
 from budgetnet.runs.resume import check_origin, fingerprint, restore
-from budgetnet.runs.stored import INT8_FILE, OWN, STRUCTURE_FILE, open_stored, write_structure
+from budgetnet.runs.stored import INT8_FILE, STRUCTURE_FILE, write_structure
 from budgetnet.strategies.archive import Evaluated
-from budgetnet.strategies.recipes import TIME_SHARES, Strategy
+from budgetnet.strategies.recipes import TIME_SHARES
 from budgetnet.strategies.runner import Outcome, Runner
 from budgetnet.training import checkpoint
-from budgetnet.training.device import Device
 from budgetnet.training.evaluation import EVIDENCE_BATCHES, judge
-from budgetnet.training.metrics import Measure, Metric, cross_entropy
-from budgetnet.training.tasks import Score, Task
+from budgetnet.training.tasks import Score
+from budgetnet.training.trainer import Callback
 
 UNUSED = 0.10
 """A run that leaves more of a budget than this says so."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """A finished run. `model` is an ordinary nn.Module with trained weights."""
-
-    model: nn.Module
-    architecture: Architecture
-    summary: Summary
-    certificate: Certificate | None = None
-
-    @property
-    def met(self) -> bool:
-        """Whether every budget is met."""
-        return self.summary.met
 
 
 @dataclass(frozen=True)
@@ -89,6 +72,7 @@ class Options:
     judge: bool = True
     """Whether to look at the test data; a sweep does so after it has selected (`judge_on_test`)."""
     report: bool = True
+    callbacks: Sequence[Callback] = ()
     watch: Untimed = OFF
     """A running stopwatch leaves its table as profile.json in the folder."""
 
@@ -105,7 +89,10 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
     if not 0 < options.lr_scale < math.inf:
         raise UserError(f"a learning rate scaled by {options.lr_scale} trains nothing; give --lr-scale above zero")
     options.watch.phase("check")
+    for note in job.notes:
+        options.say(note)
     checked = _check(job, options)
+    _try_export(job, checked, folder, options)
     with folder.locked(options.patience), torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.config.seed)
         check_origin(folder)
@@ -128,6 +115,16 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
             folder.write_json("profile.json", options.watch.table())
     _say_unused(result.summary, options)
     return result
+
+
+def _try_export(job: Job, checked: Checked, folder: RunFolder, options: Options) -> None:
+    """Says before any training what will not be written after it."""
+    if (folder.path / "records.jsonl").exists():
+        return
+    try:
+        program(extract(job.net, checked.architecture).cpu().eval(), job.net.input_shape, job.net.input_dtype)
+    except UserError as error:
+        options.say(f"the network can be trained but not written as a torch program: {error}")
 
 
 def _check(job: Job, options: Options) -> Checked:
@@ -156,6 +153,7 @@ def _runner(job: Job, folder: RunFolder, checked: Checked, options: Options) -> 
         max_time=max((job.config.max_time or math.inf) - checked.seconds, 0.0),
         time_shares=TIME_SHARES,
         lr_scale=options.lr_scale,
+        callbacks=options.callbacks,
         watch=options.watch,
     )
     restored = restore(folder, job, lambda: make_runner(job, checked, trainer), options.say)
@@ -200,24 +198,27 @@ def _write_archive(folder: RunFolder, archive: Sequence[Evaluated], metric: str)
     write_file(folder.path / "archive.jsonl", "".join(f"{line}\n" for line in lines).encode())
 
 
+def _described(job: Job, architecture: Architecture) -> Description:
+    return Description.of_run(job.config.space, architecture.to_json(), job.data.to_json(), {})
+
+
 def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> Certificate:
     """Writes the network, measures it against its budgets and writes the certificate."""
     options.watch.phase("certify")
     _check_presence(folder)
-    model = outcome.model.eval()
+    model, described = outcome.model.eval(), _described(job, outcome.architecture)
     write_file(folder.path / "architecture.json", (outcome.architecture.to_json() + "\n").encode())
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     write_file(folder.path / "weights.safetensors", save_safetensors(weights))
-    save_program(model, folder.path / "network.pt2", job.net.input_shape)
     write_file(folder.path / STRUCTURE_FILE, write_structure(model, job.net.graph))
-    names = ("architecture.json", "weights.safetensors", STRUCTURE_FILE, "network.pt2")
-    files = [folder.path / name for name in names]
-    described = Description.of_run(job.config.space, outcome.architecture.to_json(), job.data.to_json(), {})
+    names = ["architecture.json", "weights.safetensors", STRUCTURE_FILE]
+    if _write_program(model, folder, described, options):
+        names.append("network.pt2")
     int8, int8_score = None, None
     if quantised.wanted(job.budgets):
         int8 = quantised.make(job, copy.deepcopy(outcome.model), described, folder.path)
         int8_score = quantised.compare(int8, model, job)
-        files.append(folder.path / INT8_FILE)
+        names.append(INT8_FILE)
     batches = [inputs for inputs, _ in itertools.islice(job.validation.evaluation(), EVIDENCE_BATCHES)]
     with working("measuring the network against its budgets", options.quiet):
         certificate = certify(
@@ -228,12 +229,22 @@ def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) 
             description=described,
             batches=batches,
             environment=environment(),
-            checksums=file_checksums(files),
+            checksums=file_checksums([folder.path / name for name in names]),
             int8=int8,
             int8_score=int8_score,
         )
     folder.write_json("certificate.json", certificate.to_json())
     return certificate
+
+
+def _write_program(model: fx.GraphModule, folder: RunFolder, described: Description, options: Options) -> bool:
+    """Writes the torch program. What is finished is not lost because of a format that cannot hold it."""
+    try:
+        save_program(model, folder.path / "network.pt2", described)
+    except UserError as error:
+        options.say(f"no network.pt2 was written: {error}; the weights and the structure of the network are there")
+        return False
+    return True
 
 
 def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: Certificate, options: Options) -> Result:
@@ -264,7 +275,10 @@ def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: Certific
     if job.data.task == "segmentation":
         write_pictures(folder.path, model, job.validation)
     folder.write_summary(summary)
-    return Result(model, outcome.architecture, summary, certificate)
+    described = _described(job, outcome.architecture)
+    return Result(
+        model, outcome.architecture, summary, certificate, job.data, job.task, described, raw_examples(job.validation)
+    )
 
 
 def _int8_test(job: Job, folder: RunFolder) -> float | None:
@@ -291,7 +305,7 @@ def judge_on_test(run: Path, config: Config, patience: float = 0.0, own: Collect
     """Looks at the test data of a finished run that left them alone, and writes the score into its summary."""
     folder = RunFolder(run)
     job = prepare(config, own)
-    model = load(run, job.net).model
+    model = load(run, job.net).network
     if job.test is not None:
         with folder.locked(patience):
             write_test_score(folder, judge(model, job.task, job.test.evaluation()), _int8_test(job, folder))
@@ -318,74 +332,3 @@ def write_report_of(folder: RunFolder, say: Callable[[str], None], job: Job | No
         write_report([folder.path], folder.path / "report.html", force=True, networks=made)
     except UserError as error:
         say(f"no report was written: {error}")
-
-
-def load(run: str | Path, net: SuperNetwork | None = None) -> Result:
-    """A finished run from its folder, without the code that made it.
-
-    Args:
-        run: The folder.
-        net: The super network, built as it was: needed only if the network holds modules of your own classes.
-
-    Returns:
-        The trained network, its architecture, the summary and the certificate.
-    """
-    folder = RunFolder(Path(run))
-    summary = folder.summary()
-    stored = open_stored(folder.path, net)
-    return Result(stored.network, stored.kept, summary, folder.certificate())
-
-
-def search(
-    net: SuperNetwork,
-    train: Any,
-    validation: Any,
-    test: Any = None,
-    *,
-    budgets: str | Sequence[BudgetLike],
-    loss: str | Measure | None = None,
-    metric: str | Metric | Measure | None = None,
-    out: str | Path | None = None,
-    recipe: str | Strategy = "fast",
-    augmentation: Any = None,
-    quiet: bool = False,
-    resume: bool = False,
-    **settings: Any,
-) -> Result:
-    """Learns a network that fits the budgets, on your own super network, data and loss.
-
-    Data are (inputs, targets) tensors or arrays, a torch Dataset, or a DataLoader. `loss` and `metric` take outputs and
-    targets and return a value per example (or one mean); the default is cross entropy and accuracy. `settings` are
-    fields of `Config`: epochs, groups, batch_size, seed, max_time, threads, device, precision, compile.
-    """
-    check_network(net)
-    if train is None or validation is None:
-        raise UserError("search() was given no training or no validation data; it needs both, of different examples")
-    budgets = check_arguments(budgets, recipe, out, augmentation)
-    name = recipe if isinstance(recipe, str) else recipe.name
-    given = {"space": OWN, "data": OWN, "budgets": tuple(str(b) for b in budgets), "recipe": name, **settings}
-    config = from_mapping(given, "search()")
-    chosen = config.make_recipe("classification") if isinstance(recipe, str) else config.adjusted(recipe)
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
-    device = Device.chosen(config.device, config.precision, config.compile)
-    net = device.place(net, net.memory_format)
-    feeds = [
-        device.feed(source, chosen.batch_size, config.seed, crop, net.memory_format) if source is not None else None
-        for source, crop in ((train, augmentation), (validation, None), (test, None))
-    ]
-    assert feeds[0] is not None
-    assert feeds[1] is not None
-    task = Task.of(loss, metric)
-    for feed in feeds:
-        check_examples(net, feed, classes=net.shapes.output[0] if task.loss is cross_entropy else None)
-    about = DataDescription(OWN, OWN, (), tuple(net.input_shape), "none", task.metric.about)
-    parsed = parse_all(budgets, net, example=next(feeds[1].evaluation())[0], own=_named(budgets))
-    job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about, device=device)
-    return execute(job, Path(out) if out is not None else new_folder(), Options(quiet=quiet, resume=resume))
-
-
-def _named(budgets: Sequence[BudgetLike]) -> frozenset[str]:
-    """The costs of the user's own that a Python argument names."""
-    texts = [budget[0] if isinstance(budget, tuple) else budget for budget in budgets]
-    return own_names(*(text for text in texts if isinstance(text, str)))

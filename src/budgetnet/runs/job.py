@@ -27,12 +27,13 @@ from budgetnet.records.results import DataDescription
 from budgetnet.runs.config import Config
 from budgetnet.runs.duration import estimate
 from budgetnet.spaces.named import find_architecture
+from budgetnet.strategies.optimizers import trained_with
 from budgetnet.strategies.recipes import Strategy
 from budgetnet.strategies.runner import Runner
 from budgetnet.strategies.start import Start
 from budgetnet.training.device import Device
 from budgetnet.training.tasks import Task
-from budgetnet.training.trainer import Trainer
+from budgetnet.training.trainer import OptimizerFactory, Trainer
 
 CHECK_SHARE, START_SHARE = 0.15, 0.2
 """The shares of a time limit after which a user's own cost is no longer asked for the check, and for Γ's start."""
@@ -53,6 +54,10 @@ class Job:
     data: DataDescription
     architecture: Architecture | None = None
     device: Device = field(default_factory=Device)
+    optimizer: OptimizerFactory | None = None
+    """A user's own; that of the recipe if not given."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of the data, as sentences."""
 
 
 def prepare(config: Config, own: Collection[str] = ()) -> Job:
@@ -80,7 +85,7 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     )
     net = device.place(net, net.memory_format)
     check_output(net, data)
-    recipe = config.make_recipe(data.task)
+    recipe, _ = trained_with(config.make_recipe(data.task), net)
     feeds = [
         device.feed(split, recipe.batch_size, config.seed, augmentation, net.memory_format)
         if split is not None
@@ -94,7 +99,7 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     budgets = parse_all(config.budgets, net, short_names(config.costs), example, own=own)
     about = DataDescription(config.data, data.task, data.classes, data.input_shape, "[-1,1]")
     kept = None if config.architecture is None else find_architecture(net, config.architecture).live()
-    return Job(net, Task(), train, validation, test, budgets, recipe, config, about, kept, device)
+    return Job(net, Task(), train, validation, test, budgets, recipe, config, about, kept, device, notes=data.notes)
 
 
 def _dtype(split: Split) -> torch.dtype:
@@ -114,11 +119,13 @@ def check_output(net: SuperNetwork, data: DataSet) -> None:
         )
 
 
-def check_examples(net: SuperNetwork, feed: Feed | None, classes: int | None) -> None:
+def check_examples(net: SuperNetwork, feed: Feed | None, classes: int | None, task: Task | None = None) -> None:
     """Refuses examples that the network cannot take, and targets that are none of its classes if it has classes."""
     if feed is None:
         return
     inputs, targets = next(feed.evaluation())
+    if task is not None and task.forward is not None:
+        return  # what the network is called with is the user's own affair
     if isinstance(inputs, Tensor) and tuple(inputs.shape[1:]) != net.input_shape:
         shape = tuple(inputs.shape[1:])
         raise UserError(
@@ -189,7 +196,8 @@ def make_runner(job: Job, checked: Checked, trainer: Trainer) -> Runner:
 
 def make_trainer(job: Job, **options: Any) -> Trainer:
     """The trainer of a job; options are fields of `Trainer`."""
-    return Trainer(job.task, job.train, job.validation, job.recipe.optimizer, job.device, **options)
+    made, clip = job.optimizer or job.recipe.make_optimizer, getattr(job.recipe, "clip", 0.0)
+    return Trainer(job.task, job.train, job.validation, made, job.device, clip=clip, **options)
 
 
 def estimated_seconds(job: Job, checked: Checked) -> float:

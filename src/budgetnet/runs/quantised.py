@@ -30,7 +30,7 @@ class FileNetwork(nn.Module):
 
     Args:
         data: The bytes of the file.
-        scaled: Whether the file takes inputs in [0, 1] where the network takes [−1, 1].
+        scaled: Whether the file takes pixels from 0 to 255 where the network takes [−1, 1].
     """
 
     def __init__(self, data: bytes, scaled: bool) -> None:
@@ -41,7 +41,7 @@ class FileNetwork(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """The outputs of the file, where the inputs are."""
         given = inputs.detach().cpu().float().contiguous()
-        return self._run((given + 1) / 2 if self._scaled else given).to(inputs.device)
+        return self._run((given + 1) * 127.5 if self._scaled else given).to(inputs.device)
 
 
 def wanted(budgets: Sequence[Budget]) -> bool:
@@ -59,7 +59,7 @@ def samples(train: Feed, scaled: bool) -> list[Tensor]:
         if sum(map(len, found)) >= CALIBRATION:
             break
     batch = torch.cat(found)[:CALIBRATION]
-    return [*torch.split((batch + 1) / 2 if scaled else batch, 32)]
+    return [*torch.split((batch + 1) * 127.5 if scaled else batch, 32)]
 
 
 def make(job: Job, network: fx.GraphModule, description: Description, folder: Path) -> bytes:

@@ -104,7 +104,7 @@ def _open_run(path: Path, net: SuperNetwork | None, space: str | None) -> Stored
     description = Description.of_run(config.space, text, data.to_json(), known)
     net = net or _build(description, space, path)
     if net is None:
-        net, kept, network = _from_structure(folder, description.input_shape, text, weights)
+        net, kept, network = _from_structure(folder, description, text, weights)
         return Stored(net, net.graph.full, kept, network, description, limits, checksums, int8=int8, config=config)
     kept = Architecture.from_json(net.graph, text)
     network = _with_weights(net, kept, weights, path)
@@ -159,10 +159,10 @@ class _Searched:
 
 
 def _from_structure(
-    folder: RunFolder, shape: tuple[int, ...], text: str, weights: bytes
+    folder: RunFolder, description: Description, text: str, weights: bytes
 ) -> tuple[SuperNetwork, Architecture, fx.GraphModule]:
     """A run on a network of the user's, from its structure and its weights alone."""
-    file = folder.path / STRUCTURE_FILE
+    file, shape, dtype = folder.path / STRUCTURE_FILE, description.input_shape, description.dtype
     if not file.exists():
         raise UserError(
             f"{folder.path} is of a network of your own, and has no {STRUCTURE_FILE}; name its space with --space, "
@@ -173,11 +173,10 @@ def _from_structure(
     network = rebuild(structure, _numbers(weights, folder.path), str(file))
     if not isinstance(network, fx.GraphModule):
         raise UserError(f"{file} does not hold an extracted network; restore it")
-    check_shapes(empty(structure, str(file)), torch.empty(2, *shape, device="meta"), str(file))
+    check_shapes(empty(structure, str(file)), torch.empty((2, *shape), dtype=dtype, device="meta"), str(file))
     kept = Architecture.from_json(Graph(found.edges, found.chains), text)
-    net = SuperNetwork(
-        Graph([Edge("network", "input", "output")]), {"network": Region(network)}, input_shape=shape, name=OWN
-    )
+    graph = Graph([Edge("network", "input", "output")])
+    net = SuperNetwork(graph, {"network": Region(network)}, input_shape=shape, input_dtype=dtype, name=OWN)
     return net.eval(), kept, network
 
 

@@ -103,7 +103,7 @@ class PaperRecipe:
         """See `Strategy`: the schedule is that of all epochs."""
         return replace(self, warmup_epochs=0, search_epochs=0, finish_epochs=self.epochs)
 
-    def optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
+    def make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         """See `Strategy`."""
         return torch.optim.SGD(
             module.parameters(), self.lr, momentum=self.momentum, weight_decay=self.weight_decay, foreach=True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self
 
@@ -34,11 +34,37 @@ BOUNDED = {
     **dict.fromkeys(("momentum",), (0.0, math.nextafter(1, 0))),
     **dict.fromkeys(("choose_share",), (0.0, 1.0)),
     **dict.fromkeys(("warmup_epochs", "search_epochs", "race_epochs", "final_epochs"), (0.0, math.inf)),
-    **dict.fromkeys(("weight_decay", "policy_lr", "random_racers"), (0.0, math.inf)),
+    **dict.fromkeys(("weight_decay", "clip", "policy_lr", "random_racers"), (0.0, math.inf)),
     **dict.fromkeys(("candidates", "choose_examples", "racers", "finalists"), (1.0, math.inf)),
     "lr": (math.nextafter(0, 1), math.inf),
 }
 """The least and the most that a number of a recipe may be; it must be finite."""
+
+
+def _sgd(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    return torch.optim.SGD(
+        module.parameters(),
+        recipe.lr,
+        momentum=recipe.momentum,
+        nesterov=recipe.momentum > 0,
+        weight_decay=recipe.weight_decay,
+        foreach=True,
+    )
+
+
+def _adamw(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(module.parameters(), recipe.lr, weight_decay=recipe.weight_decay, foreach=True)
+
+
+OPTIMIZERS: Mapping[str, Callable[[nn.Module, Recipe], torch.optim.Optimizer]] = {"sgd": _sgd, "adamw": _adamw}
+"""Optimizers of the weights by name."""
+
+SCHEDULES: Mapping[str, Callable[[float, float, float], float]] = {
+    "one-cycle": one_cycle,
+    "cosine": lambda peak, progress, rise: one_cycle(peak, progress, 0.0),
+    "constant": lambda peak, progress, rise: peak,
+}
+"""Learning rates by name: of the largest rate, the progress, and the share in which a rate rises."""
 
 
 class Strategy(Protocol):
@@ -102,7 +128,7 @@ class Strategy(Protocol):
         """This strategy for one fixed architecture: all its epochs are finish."""
         ...
 
-    def optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
+    def make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         """The optimizer of a module."""
         ...
 
@@ -132,8 +158,11 @@ class Recipe:
         groups: Architectures that share a batch.
         penalty: λ at the beginning; it follows the observed violation.
         lr: The largest learning rate of the weights.
+        optimizer: A name of `OPTIMIZERS`.
         momentum: Of SGD; Nesterov's kind unless it is zero.
-        weight_decay: Of SGD.
+        weight_decay: Of the optimizer.
+        schedule: A name of `SCHEDULES`.
+        clip: The largest norm of a gradient; 0 for no limit.
         policy_lr: Γ's learning rate; None is small enough for noise to move Γ little, whatever the search's length.
         candidates: Architectures that are scored on shared weights at most; fewer if they would take more than
             `choose_share` of the finish's compute.
@@ -154,8 +183,11 @@ class Recipe:
     groups: int = 8
     penalty: float = 1.0
     lr: float = 0.2
+    optimizer: str = "sgd"
     momentum: float = 0.9
     weight_decay: float = 5e-4
+    schedule: str = "one-cycle"
+    clip: float = 0.0
     policy_lr: float | None = None
     candidates: int = 96
     choose_share: float = 0.03
@@ -167,6 +199,9 @@ class Recipe:
     final_epochs: float = 0.0
 
     def __post_init__(self) -> None:
+        for choice, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+            if getattr(self, choice) not in known:
+                raise UserError(f"there is no {choice} {getattr(self, choice)!r}; use {', '.join(known)}")
         for name, (least, most) in BOUNDED.items():
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and least <= value <= most):
@@ -232,16 +267,9 @@ class Recipe:
         """See `Strategy`."""
         return replace(self, warmup_epochs=0, search_epochs=0, racers=1)
 
-    def optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
+    def make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         """See `Strategy`."""
-        return torch.optim.SGD(
-            module.parameters(),
-            self.lr,
-            momentum=self.momentum,
-            nesterov=self.momentum > 0,
-            weight_decay=self.weight_decay,
-            foreach=True,
-        )
+        return OPTIMIZERS[self.optimizer](module, self)
 
     def start(self, budgets: Sequence[Budget], graph: Graph, anchor: Architecture) -> Start:
         """See `Strategy`."""
@@ -266,10 +294,10 @@ class Recipe:
         """See `Strategy`: one learning-rate cycle for warm-up and search together, and one for the finish."""
 
         def cycle(progress: float) -> float:
-            return one_cycle(self.lr, progress, RISE)
+            return SCHEDULES[self.schedule](self.lr, progress, RISE)
 
         def last_cycle(progress: float) -> float:
-            return one_cycle(self.lr, progress, RISE if fixed else INHERITED_RISE)
+            return SCHEDULES[self.schedule](self.lr, progress, RISE if fixed else INHERITED_RISE)
 
         finish = Finish(self.finish_epochs, last_cycle)
         if fixed:

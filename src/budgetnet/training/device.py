@@ -163,6 +163,7 @@ class Device:
         seed: int,
         augmentation: Augmentation | None = None,
         memory_format: torch.memory_format = torch.contiguous_format,
+        workers: int | None = None,
     ) -> Feed:
         """Batches of some data that arrive on this device in the memory format that the network wants.
 
@@ -172,11 +173,12 @@ class Device:
             seed: What the order of the examples and their augmentation follow from.
             augmentation: Random changes of training examples; none if not given.
             memory_format: The layout of images.
+            workers: Processes that read a map-style Dataset.
 
         Returns:
             The feed. Examples in memory live on the device if they fit there.
         """
-        feed = make_feed(source, batch_size, seed, augmentation, self.name, memory_format)
+        feed = make_feed(source, batch_size, seed, augmentation, self.name, memory_format, workers)
         if isinstance(feed, SplitFeed) and self._has_room(feed):
             feed.split = feed.split.to(self.name)
         return feed

@@ -167,6 +167,7 @@ class Trainer:
         max_time: Seconds of the whole run.
         time_shares: The share of `max_time` by which each phase ends.
         lr_scale: Multiplies every learning rate.
+        clip: The largest norm of a gradient; 0 for no limit.
         watch: The stopwatch.
         callbacks: Called at the end of steps, epochs and phases.
     """
@@ -182,6 +183,7 @@ class Trainer:
     max_time: float = math.inf
     time_shares: Mapping[str, float] = field(default_factory=dict)
     lr_scale: float = 1.0
+    clip: float = 0.0
     watch: Untimed = OFF
     callbacks: Sequence[Callback] = ()
 
@@ -281,6 +283,9 @@ class Trainer:
         if loss.requires_grad:
             with self.watch.part("backward"):
                 loss.backward()  # type: ignore[no-untyped-call]
+            if self.clip:
+                weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+                torch.nn.utils.clip_grad_norm_(weights, self.clip)
             optimizer.step()
 
     def _after_step(self, course: Course, fit: Fit, last: bool) -> None:

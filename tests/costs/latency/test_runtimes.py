@@ -57,7 +57,7 @@ def test_every_runtime_exports_loads_runs_and_agrees(name: str, network: fx.Grap
     images = runtimes.random_images(3, SHAPE)
     exported = runtime.export(network, SHAPE)
     with torch.inference_mode():
-        scaled = 2 * torch.from_numpy(images) - 1 if runtime.form == "exported" else torch.from_numpy(images)
+        scaled = torch.from_numpy(images) / 127.5 - 1 if runtime.form == "exported" else torch.from_numpy(images)
         expected = network(scaled).numpy()
     subject = runtime.subject(exported, images)
     found = runtime.outputs(runtime.run(runtime.load(exported, 1), subject.inputs))

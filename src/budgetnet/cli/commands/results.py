@@ -48,8 +48,8 @@ def certify(**options: Any) -> int:
 def export(**options: Any) -> None:
     """Write the network as ONNX, a torch program or safetensors.
 
-    The file needs no budgetnet: it takes float32 images in [0, 1] and returns logits. It is run in its own runtime
-    and compared with the source, on random and on real images, before it is kept.
+    The file needs no budgetnet: it takes what the data of the run have (pixels from 0 to 255, as float32) and returns
+    logits. It is run in its own runtime and compared with the source, on random and on real images, before it is kept.
 
     \b
     budgetnet export runs/run-1 --format onnx -o model.onnx
