@@ -50,16 +50,18 @@ class Steps(Cost):
 
     def schedules(self, live: Tensor) -> list[Schedule]:
         """A schedule for each row of live gates; all live units of a bundle start when the bundle does."""
+        found = self.work_schedules(live)
+        if not self.graph.bundles:
+            return found
+        return [self._spread(schedule, row) for schedule, row in zip(found, live.tolist(), strict=True)]
+
+    def work_schedules(self, live: Tensor) -> list[Schedule]:
+        """The same with what runs as one call: operations, the nodes of `work`, the head, in the order of `costs`."""
         rows = live.numpy()
         if self.graph.bundles:
             rows = np.stack([rows[:, operation.axes[0]].any(1) for operation in self.graph.operations], 1)
         priorities = self._priorities(rows)
-        found = [
-            self._schedule(row, priority) for row, priority in zip(rows.tolist(), priorities.tolist(), strict=True)
-        ]
-        if not self.graph.bundles:
-            return found
-        return [self._spread(schedule, row) for schedule, row in zip(found, live.tolist(), strict=True)]
+        return [self._schedule(row, priority) for row, priority in zip(rows.tolist(), priorities.tolist(), strict=True)]
 
     def _spread(self, schedule: Schedule, live: list[bool]) -> Schedule:
         """A schedule of operations as one of edges, nodes and head; a node within a chain starts with the chain."""

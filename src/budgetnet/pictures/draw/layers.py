@@ -8,12 +8,14 @@ from itertools import pairwise
 from budgetnet.network.graph import Graph
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw.geometry import Point, flow
-from budgetnet.pictures.draw.layout import PLAIN, RADIUS, Layout, Node, Route, fan, parallels
+from budgetnet.pictures.draw.layout import PLAIN, RADIUS, Layout, Node, Route, lanes
 
 LONGEST_LABEL = 16
 SWEEPS = 8
 ROW = 58.0
 WAY_POINT_ROW = 34.0
+LANE = 16.0
+"""Pixels between parallel edges."""
 
 Stop = int | tuple[int, int]
 """A node, or where an edge passes a layer: (edge, layer)."""
@@ -23,9 +25,11 @@ def layers(net: SuperNetwork) -> Layout:
     """A layered picture of any graph."""
     graph = net.graph
     depth = _depths(graph)
-    chains = [_chain(graph, edge, depth) for edge in range(len(graph.edges))]
-    columns = _columns(chains, depth)
-    _untangle(columns, chains)
+    first = {unit: units[0] for units in graph.bundles.values() for unit in units}
+    chains = [_chain(graph, first.get(edge, edge), depth) for edge in range(len(graph.edges))]
+    different = [chain for edge, chain in enumerate(chains) if first.get(edge, edge) == edge]
+    columns = _columns(different, depth)
+    _untangle(columns, different)
     labels = [_shorten(node) for node in graph.nodes]
     xs = _column_places(columns, labels)
     ys = {stop: y for column in columns for stop, y in zip(column, _row_places(column), strict=True)}
@@ -36,9 +40,11 @@ def layers(net: SuperNetwork) -> Layout:
     }
     stops = {stop: Point(xs[depth[stop] if isinstance(stop, int) else stop[1]], y + top) for stop, y in ys.items()}
     halves = [_half_width(label) for label in labels]
-    routes = tuple(_route(chain, stops, halves, place) for chain, place in zip(chains, parallels(graph), strict=True))
+    offsets = lanes(graph, LANE)
+    routes = tuple(_route(chain, stops, halves, offset) for chain, offset in zip(chains, offsets, strict=True))
     width = xs[-1] + halves[-1] + 84
-    return Layout(nodes, routes, {PLAIN: "edge"}, (), width, max(ys.values()) + top + 44)
+    meaning = "edge; units of a layer side by side" if graph.bundles else "edge"
+    return Layout(nodes, routes, {PLAIN: meaning}, (), width, max(ys.values()) + top + 44)
 
 
 def _depths(graph: Graph) -> list[int]:
@@ -101,11 +107,10 @@ def _column_places(columns: Sequence[Sequence[Stop]], labels: Sequence[str]) -> 
     return xs
 
 
-def _route(chain: Sequence[Stop], stops: dict[Stop, Point], halves: Sequence[float], place: tuple[int, int]) -> Route:
+def _route(chain: Sequence[Stop], stops: dict[Stop, Point], halves: Sequence[float], offset: float) -> Route:
     source, target = chain[0], chain[-1]
     assert isinstance(source, int)
     assert isinstance(target, int)
-    offset = fan(*place, 16.0)
     inner = [Point(stops[stop].x, stops[stop].y - offset) for stop in chain[1:-1]]
     start, end = stops[source], stops[target]
     start, end = Point(start.x + halves[source] + 2, start.y), Point(end.x - halves[target] - 2.5, end.y)

@@ -12,6 +12,9 @@ from budgetnet.pictures.draw.geometry import Curve, Point
 RADIUS = 12.0
 """Half the height of a node."""
 
+UNIT = 2.6
+"""Pixels between the units of a bundle, which are drawn as a band: what is kept of it is as wide as its share."""
+
 PLAIN = "plain"
 """The kind of an edge about which the layout knows nothing more."""
 
@@ -69,6 +72,28 @@ def parallels(graph: Graph) -> list[tuple[int, int]]:
         for place, edge in enumerate(members):
             places[edge] = (place, len(members))
     return places
+
+
+def lanes(graph: Graph, gap: float) -> list[float]:
+    """How far each edge lies to the left of the middle between its nodes.
+
+    Parallel edges are a gap apart; the units of a bundle lie side by side, as one band as wide as all of them.
+    """
+    offsets = [0.0] * len(graph.edges)
+    groups: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
+    units = {members[0]: list(members) for members in graph.bundles.values()}
+    for edge, ends in enumerate(zip(graph.sources, graph.targets, strict=True)):
+        if graph.edges[edge].bundle is None or edge in units:
+            groups[ends].append(units.get(edge, [edge]))
+    for members in groups.values():
+        total = sum((len(lane) - 1) * UNIT for lane in members) + (len(members) - 1) * gap
+        here = total / 2
+        for lane in members:
+            for edge in lane:
+                offsets[edge] = here
+                here -= UNIT
+            here += UNIT - gap
+    return offsets
 
 
 def fan(place: int, count: int, gap: float) -> float:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from budgetnet.costs.units import show
 from budgetnet.pictures.draw.geometry import Point, arrow, path
-from budgetnet.pictures.draw.layout import RADIUS, Node
+from budgetnet.pictures.draw.layout import RADIUS, UNIT, Node
 from budgetnet.pictures.draw.legend import legend
 from budgetnet.pictures.draw.picture import Picture, describe
 from budgetnet.pictures.draw.text import escaped
@@ -55,12 +55,15 @@ def size(picture: Picture) -> tuple[float, float]:
 
 def widths(picture: Picture) -> list[float]:
     """A line width for each edge: its area, not its width, follows the cost, so that cheap edges stay visible."""
-    costs = picture.costs
+    costs, edges = picture.costs, picture.net.graph.edges
     if costs is None:
-        return [2.2] * len(picture.net.graph.edges)
-    largest = max(costs) or 1.0
-    spread = 3.7 if len(set(costs)) > 2 else 1.9
-    return [1.3 + spread * math.sqrt(cost / largest) for cost in costs]
+        found = [2.2] * len(edges)
+    else:
+        largest = max(costs) or 1.0
+        spread = 3.7 if len(set(costs)) > 2 else 1.9
+        found = [1.3 + spread * math.sqrt(cost / largest) for cost in costs]
+    # the units of a bundle lie side by side: together they are as wide as what is kept of it
+    return [width if edge.bundle is None else UNIT for width, edge in zip(found, edges, strict=True)]
 
 
 def _edges(picture: Picture) -> Iterator[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from budgetnet.costs import AdditiveCost, Meter, Steps
+from budgetnet.costs.counts import BundleCost
 from budgetnet.network.graph import Architecture
 
 
@@ -18,13 +20,39 @@ class Ticks:
 
 
 def edge_costs(meter: Meter) -> list[float] | None:
-    """What each edge adds to the cost of a network that has the edge's two nodes; None if the cost cannot be parted."""
+    """What each edge adds to the cost of a network that has the edge's two nodes.
+
+    Args:
+        meter: The cost.
+
+    Returns:
+        A cost for each edge: of a unit of a bundle what the full bundle costs more with it than without it, and of a
+        schedule the work of the whole bundle, which is one unit of work. None if the cost cannot be parted.
+    """
     cost = meter.cost
     if isinstance(cost, AdditiveCost):
-        return [float(value) for value in cost.edges]
+        values = [float(value) for value in cost.edges]
+        for bundle in cost.bundles:
+            for unit, value in _marginal(bundle):
+                values[unit] += value
+        return values
     if isinstance(cost, Steps):
-        return [float(value) for value in cost.costs[: len(meter.graph.edges)]]
+        work = [0.0] * len(meter.graph.edges)
+        for operation, value in zip(meter.graph.operations, cost.costs, strict=False):
+            for edge in operation.edges:
+                work[edge] = float(value)
+        return work
     return None
+
+
+def _marginal(bundle: BundleCost) -> Iterator[tuple[int, float]]:
+    """What each unit adds to the full bundle."""
+    full: list[tuple[bool, ...]] = [(True,) * len(axis) for axis in bundle.axes]
+    for place, axis in enumerate(bundle.axes):
+        for i, unit in enumerate(axis):
+            without = [*full]
+            without[place] = tuple(j != i for j in range(len(axis)))
+            yield unit, bundle.count(tuple(full)) - bundle.count(tuple(without))
 
 
 def ticks(meter: Meter, architecture: Architecture) -> Ticks | None:

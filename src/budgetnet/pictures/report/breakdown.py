@@ -76,7 +76,14 @@ def _parts(architecture: Architecture, cost: AdditiveCost) -> list[Row]:
             "index": graph.index[edge.name],
         }
         for edge in live
+        if edge.bundle is None or float(cost.edges[graph.index[edge.name]])
     ]
+    gates = live.gates()[None]
+    for bundle in cost.bundles:
+        units, kept = [edge for axis in bundle.axes for edge in axis], float(bundle.evaluate(gates))
+        if kept:
+            name = f"{graph.edges[units[0]].bundle}, {int(gates[0, units].sum())} of {len(units)} units"
+            rows.append({"name": name, "value": kept, "kind": "edge"})
     rows.append({"name": "stem and head", "value": cost.base, "kind": "other"})
     nodes = sum(float(cost.nodes[graph.nodes.index(node)]) for node in {edge.target for edge in live})
     if nodes:
@@ -92,7 +99,7 @@ def _part(row: Row, total: float, meter: Meter, probabilities: list[float] | Non
 
 
 def _schedule(architecture: Architecture, steps: Steps, name: str) -> Chart:
-    schedule = steps.schedules(architecture.live().gates()[None])[0]
+    schedule = steps.work_schedules(architecture.live().gates()[None])[0]
     started = Counter(start for start, cost in zip(schedule.starts, steps.costs, strict=True) if start and cost)
     rows = [{"x": tick, "y": started[tick]} for tick in range(1, schedule.ticks + 1)]
     caption = (
