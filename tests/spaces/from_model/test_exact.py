@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+import torch
 
 from tests.models import MODELS
 from tests.spaces.from_model import exactness
-from tests.spaces.from_model.exactness import Case, make_case
+from tests.spaces.from_model.exactness import Case, make_case, regions
 
 
 @cache
@@ -58,3 +59,16 @@ def test_what_is_found() -> None:
     assert "lstm" in [edge.name for edge in case("recurrent").net.graph.edges if edge.fixed]
     for name in ("resnet", "mobilenet", "vit", "encoder"):
         assert any(not edge.fixed and edge.bundle is None for edge in case(name).net.graph.edges), name
+
+
+@pytest.mark.parametrize("name", ["vgg", "encoder", "gated", "mobilenet"])
+def test_ordering_the_blocks_of_a_converted_model_keeps_its_output(name: str) -> None:
+    found = case(name)
+    net = found.reset().eval()
+    with torch.no_grad():
+        before = net(found.inputs)
+        for region in regions(net):
+            for number, axis in enumerate(region.axes):
+                region.order(number, torch.randperm(axis.blocks, generator=torch.Generator().manual_seed(0)))
+        assert torch.allclose(net(found.inputs), before, atol=1e-5)
+    found.reset()

@@ -12,6 +12,7 @@ from budgetnet.errors import UserError
 from budgetnet.network.inputs import Inputs
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces.from_model.assemble import assemble, main_input
+from budgetnet.spaces.from_model.concatenation import split_concatenations
 from budgetnet.spaces.from_model.lift import lift
 from budgetnet.spaces.from_model.trace import trace
 
@@ -49,6 +50,7 @@ def from_model(
     _check(model, slices, round_to, ignore)
     traced = trace(model, example_inputs)
     lifted = lift(traced)
+    split_concatenations(lifted)
     lifted.spec = replace(traced.spec, main=main_input(lifted))
     found = assemble(lifted, slices, round_to, tuple(ignore))
     main = lifted.spec.main
