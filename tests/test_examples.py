@@ -144,9 +144,20 @@ def check_own_loop(path: Path, out: Path, said: str) -> None:
     assert "the budget holds" in said
 
 
+def check_own_device(path: Path, out: Path, said: str) -> None:
+    """A network that was searched for on a device is faster there than the full one, and named by its runtime."""
+    entry = json.loads((out / "run" / "certificate.json").read_text())["budgets"][0]
+    assert entry["how"]["runtime"] == "own"
+    assert entry["how"]["network"] == "exported"
+    assert entry["holds"] == (entry["upper_bound"] <= entry["maximum"])
+    full, found = numbers(said, r"full network (\S+) ms, found (\S+) ms on the device")
+    assert found < 0.85 * full
+
+
 CHECKS: dict[str, Callable[[Path, Path, str], None]] = {
     "mlp_dag.py": check_mlp_dag,
     "own_loop.py": check_own_loop,
+    "own_device.py": check_own_device,
     "random_link.py": check_random_link,
     "device_and_cloud.py": check_device_and_cloud,
     "input_dependent.py": check_input_dependent,
