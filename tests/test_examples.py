@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,12 +15,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import onnxruntime
 import pytest
 import torch
 
+import budgetnet
 from budgetnet import Architecture, SuperNetwork, data, extract, spaces
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+FOLDER = Path(__file__).parent.parent / "examples"
+NEEDS = {"photos": "image", "tabular": "table", "rhythms": "wave", "text": "ids", "segmentation": "image"}
+"""What people bring, each in under 25 lines of code, and the name of the raw inputs in the example."""
+EXAMPLES = [path for path in sorted(FOLDER.glob("*.py")) if path.stem not in NEEDS]
 
 
 def module_of(path: Path) -> ModuleType:
@@ -162,6 +168,34 @@ CHECKS: dict[str, Callable[[Path, Path, str], None]] = {
     "device_and_cloud.py": check_device_and_cloud,
     "input_dependent.py": check_input_dependent,
 }
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_each_need_ends_certified_and_its_files_reproduce_predict(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime alone and torch alone give what `result.predict` gives for raw inputs."""
+    path = FOLDER / f"{name}.py"
+    lines = [line for line in path.read_text().splitlines() if line.strip()]
+    assert len(lines) < 25
+    monkeypatch.setattr(sys, "argv", [str(path), "--out", str(tmp_path)])
+    found = runpy.run_path(str(path))
+    result = found["result"]
+    assert result.met
+    assert result.certificate.holds
+    raw = found["data"].validation.inputs[:9] if name == "photos" else torch.as_tensor(found[NEEDS[name]][:9])
+    expected = result.predict(raw)
+    given = raw if raw.dtype == torch.int64 else raw.float()
+    session = onnxruntime.InferenceSession((tmp_path / "model.onnx").read_bytes(), providers=["CPUExecutionProvider"])
+    alone = torch.from_numpy(session.run(None, {session.get_inputs()[0].name: given.numpy()})[0])
+    torch.testing.assert_close(alone, expected, atol=1e-4, rtol=1e-4)
+    with torch.no_grad():
+        program = torch.export.load(tmp_path / "model.pt2").module()(given)
+        torch.testing.assert_close(program, expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(result.model(raw if name == "photos" else given), expected, atol=1e-4, rtol=1e-4)
+    if name != "text":  # its embedding is a class of the user's, which no folder can bring
+        folder = tmp_path / "run" if name == "photos" else tmp_path
+        torch.testing.assert_close(budgetnet.load(folder).predict(raw), expected)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
