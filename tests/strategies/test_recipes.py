@@ -30,7 +30,7 @@ def test_epochs_that_cannot_be_trained_are_refused(epochs: float) -> None:
 
 
 def test_an_unknown_recipe_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(UserError, match=r"'slow'.*fast or paper"):
+    with pytest.raises(UserError, match=r"'slow'.*fast, trained or paper"):
         choose("slow", None, "classification")
 
 

@@ -18,7 +18,7 @@ from budgetnet.naming import own_names
 from budgetnet.naming.values import printable
 from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder, new_folder
-from budgetnet.records.results import Summary
+from budgetnet.records.results import Before, Summary
 from budgetnet.records.sinks import TensorBoard
 from budgetnet.records.stopwatch import OFF, Stopwatch
 from budgetnet.runs.config import Config, duration, from_mapping, from_toml, of_run
@@ -242,6 +242,20 @@ def _scores(summary: Summary) -> str:
     )
 
 
+def _print_before(summary: Summary, before: Before) -> None:
+    """The trained network and the result side by side, and what was removed."""
+    table = plain_table("", "before", "after", right=("before", "after"))
+    for row in before.compared(summary):
+        table.add_row(*row)
+    print_table(table)
+    click.echo(f"removed: {'; '.join(map(printable, before.removed)) or 'nothing'}")
+    losses = before.race_losses
+    if losses.keys() >= {"chosen", "uniform"}:
+        click.echo(
+            f"loss in the race: {losses['chosen']:.4f}; uniform widths at the same cost: {losses['uniform']:.4f}"
+        )
+
+
 def print_summary(summary: Summary, folder: Path) -> None:
     """The answer first: is the budget met, how good is the network, where is it."""
     table = plain_table("budget", "maximum", "value", "used", "met", right=("maximum", "value", "used"))
@@ -258,6 +272,8 @@ def print_summary(summary: Summary, folder: Path) -> None:
     size = f"{show(summary.macs, 'macs')} multiply-adds, {show(summary.params, 'params')} parameters"
     phases = ", ".join(f"{printable(name)} {seconds:.0f} s" for name, seconds in summary.phases.items() if seconds)
     click.echo(f"{_scores(summary)}; {size}, {len(summary.architecture)} edges of {printable(summary.space)}")
+    if summary.before is not None:
+        _print_before(summary, summary.before)
     click.echo(f"{minutes(summary.seconds)} ({phases}); everything is in {folder}")
     page = folder / "report.html"
     if page.exists():

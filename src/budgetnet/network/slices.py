@@ -229,12 +229,17 @@ class Region(nn.Module):
         holder |= {node.target: attribute(self.body, node.target) for node in graph.nodes if node.op == "get_attr"}
         return fx.GraphModule(holder, graph)
 
+    def movable(self, axis: int) -> bool:
+        """Whether the blocks of an axis can be moved: not if they go with a value that belongs to no layer."""
+        picks = (cut for picks in self.picks.values() for _, cut in picks.values())
+        return not any(where == axis for cut in picks for where, _ in cut.parts)
+
     def order(self, axis: int, best_first: Tensor) -> None:
         """Moves the blocks of an axis, so that block i is the old block `best_first[i]`; the output stays the same.
 
-        Blocks that are narrowed together with a value that belongs to no layer cannot be moved: they stay.
+        Blocks that cannot be moved stay.
         """
-        if any(where == axis for picks in self.picks.values() for _, cut in picks.values() for where, _ in cut.parts):
+        if not self.movable(axis):
             return
         with torch.no_grad():
             for name, cuts in self.cuts.items():

@@ -54,7 +54,7 @@ class ConsoleSink:
         total = record.values.get("steps")
         self.task = self.progress.add_task(record.phase, total=total, status="")
         epochs = record.values.get("epochs")
-        what = f"{epochs:.3g} epochs, {total} steps" if epochs else f"{total} candidates"
+        what = f"{epochs:.3g} epochs, {total} steps" if epochs else f"{total} {record.values.get('unit', 'candidates')}"
         self._say(f"{record.phase:<8} {what}")
 
     def _say(self, line: str) -> None:

@@ -86,6 +86,54 @@ class MetricDescription:
 
 
 @dataclass(frozen=True)
+class Before:
+    """The trained network that a run started from, beside what the run made of it.
+
+    Attributes:
+        validation_score: The metric of the full network on all validation data.
+        test_score: The same on test data; None if nothing was tested.
+        macs: Its multiply-adds for one input.
+        params: Its parameters.
+        costs: Its cost under each budget, by the name of the cost.
+        file_bytes: Of a file with its weights.
+        file_bytes_after: The same for the result.
+        removed: What the result leaves out, a line for each layer or branch.
+        race_losses: The loss of the chosen network in the race (`chosen`) and of uniform widths at the same cost.
+        teacher: What the result learned from besides its targets: `self`, a name, or `none`.
+    """
+
+    validation_score: Score
+    test_score: Score
+    macs: Count
+    params: Count
+    costs: Mapping[str, Measured]
+    file_bytes: Count
+    file_bytes_after: Count
+    removed: tuple[str, ...] = ()
+    race_losses: Mapping[str, float] = field(default_factory=dict)
+    teacher: str = "none"
+
+    def compared(self, after: Summary) -> list[tuple[str, str, str]]:
+        """What is compared, before and after, for people: the scores, every cost, the counts and the file."""
+        metric = after.metric
+        scores = (
+            ("validation", self.validation_score, after.validation_score),
+            ("test", self.test_score, after.test_score),
+        )
+        rows = [
+            (f"{part} {metric.label}", metric.show(a), metric.show(b))
+            for part, a, b in scores
+            if a is not None and b is not None
+        ]
+        for budget in after.budgets:
+            if budget.cost in self.costs and budget.cost not in ("macs", "params"):
+                rows.append((budget.cost, show(self.costs[budget.cost], budget.unit), show(budget.value, budget.unit)))
+        counts = (("macs", self.macs, after.macs), ("params", self.params, after.params))
+        rows += [(name, show(a, name), show(b, name)) for name, a, b in counts]
+        return [*rows, ("weights file", show(self.file_bytes, "B"), show(self.file_bytes_after, "B"))]
+
+
+@dataclass(frozen=True)
 class Summary:
     """The result of a finished run, as `summary.json` holds it.
 
@@ -107,6 +155,7 @@ class Summary:
         metric: What the scores measure; they are stored under its name, such as `validation_r2`.
         int8_validation: The metric of the int8 file on validation data, if a budget is about that file.
         int8_test: The same on test data.
+        before: The trained network that the run started from; None for fresh weights.
     """
 
     run: str
@@ -126,6 +175,7 @@ class Summary:
     metric: MetricDescription = field(default_factory=MetricDescription)
     int8_validation: Score = None
     int8_test: Score = None
+    before: Before | None = None
 
     @property
     def met(self) -> bool:
@@ -171,6 +221,8 @@ class Summary:
         known = {name: item for name, item in value.items() if item is not None or name not in optional}
         if self.metric == MetricDescription():
             del known["metric"]
+        if self.before is None:
+            del known["before"]
         return {_stored_name(name, self.metric.name): item for name, item in known.items()}
 
     @staticmethod

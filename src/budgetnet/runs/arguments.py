@@ -34,7 +34,7 @@ def check_arguments(budgets: Any, recipe: object, out: object, augmentation: obj
         raise UserError(
             f'the budgets are a {type(budgets).__name__}; give texts such as "macs<=60%", or a list of them'
         )
-    if not isinstance(recipe, str) and not hasattr(recipe, "name"):
+    if recipe is not None and not isinstance(recipe, str) and not hasattr(recipe, "name"):
         raise UserError(f"the recipe is a {type(recipe).__name__}; give its name, such as 'fast', or a recipe")
     if out is not None and not isinstance(out, str | os.PathLike):
         raise UserError(f"out is a {type(out).__name__}; give the path of a folder")

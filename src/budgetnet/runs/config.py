@@ -22,6 +22,8 @@ from budgetnet.training.device import PRECISIONS, check_name
 MAX_SEED = 2**32 - 1
 MOST_THREADS = 1024
 """More than any machine has cores: some thousands of threads end the process of torch without a message."""
+FRESH = "fast"
+"""The recipe for fresh weights."""
 DEMO_EPOCHS = 8
 """For the embedded data: a result in about two minutes on two cores."""
 
@@ -37,7 +39,8 @@ class Config:
     data_root: str | None = None
     budgets: tuple[str, ...] = ("macs<=40%",)
     costs: tuple[str, ...] = ()
-    recipe: str = "fast"
+    recipe: str | None = None
+    """By default `trained` for trained weights, `fast` for others."""
     epochs: float | None = None
     groups: int | None = None
     batch_size: int | None = None
@@ -50,6 +53,8 @@ class Config:
     threads: int | None = None
     int8_drop: float = 1.0
     """The points of accuracy that an int8 file may lose, where a budget is about that file."""
+    teacher: str | None = None
+    """What a network that is trained alone learns from besides its targets: self, none, a run or a weights file."""
     architecture: str | None = None
     """Train this one instead of searching."""
 
@@ -76,12 +81,12 @@ class Config:
         if not self.budgets and self.architecture is None:
             raise UserError('no budget was given; write at least one, such as --budget "macs<=60%"')
 
-    def make_recipe(self, task: str) -> Strategy:
-        """The recipe with what this configuration changes of it."""
-        epochs = self.epochs
-        if epochs is None and self.recipe.partition(":")[0] == "fast" and self.data.partition(":")[0] == "embedded":
+    def make_recipe(self, task: str, trained: bool = False) -> Strategy:
+        """The recipe with what this configuration changes of it; `trained`: whether the weights are trained."""
+        epochs, name = self.epochs, self.recipe or ("trained" if trained else FRESH)
+        if epochs is None and name.partition(":")[0] == FRESH and self.data.partition(":")[0] == "embedded":
             epochs = DEMO_EPOCHS
-        return self.adjusted(choose(self.recipe, epochs, task))
+        return self.adjusted(choose(name, epochs, task))
 
     def adjusted(self, recipe: Strategy) -> Strategy:
         """A recipe with the batch, the groups and the penalty of this configuration, and for its fixed architecture."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
 import math
 import shlex
 import sys
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save as save_safetensors
 from torch import fx
@@ -32,18 +30,21 @@ from budgetnet.pictures.examples import write_pictures
 from budgetnet.records.console import ConsoleSink, working
 from budgetnet.records.environment import environment, machine, versions
 from budgetnet.records.folder import RunFolder
-from budgetnet.records.records import Fan, JsonLines, Sink, finite
+from budgetnet.records.records import Fan, JsonLines, Sink
 from budgetnet.records.results import BudgetResult, Origin, Summary
 from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.runs import quantised
+from budgetnet.runs.before import before_and_after
 from budgetnet.runs.config import Config
+from budgetnet.runs.inherited import lent_weights
 from budgetnet.runs.job import Checked, Job, check_job, make_runner, make_trainer, prepare
 from budgetnet.runs.result import Result, load, raw_examples
 from budgetnet.runs.resume import check_origin, fingerprint, restore
 from budgetnet.runs.stored import INT8_FILE, STRUCTURE_FILE, write_structure
-from budgetnet.strategies.archive import Evaluated
+from budgetnet.strategies.archive import lines as archive_lines
 from budgetnet.strategies.recipes import TIME_SHARES
 from budgetnet.strategies.runner import Outcome, Runner
+from budgetnet.strategies.state import Inherited
 from budgetnet.training import checkpoint
 from budgetnet.training.evaluation import EVIDENCE_BATCHES, judge
 from budgetnet.training.tasks import Score
@@ -93,7 +94,7 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
         options.say(note)
     checked = _check(job, options)
     _try_export(job, checked, folder, options)
-    with folder.locked(options.patience), torch.random.fork_rng(devices=[]):
+    with folder.locked(options.patience), torch.random.fork_rng(devices=[]), lent_weights(job.net):
         torch.manual_seed(job.config.seed)
         check_origin(folder)
         if not folder.exists:
@@ -108,7 +109,7 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
         options.watch.phase("report")
         with working("evaluating and writing the report", options.quiet):
             _check_presence(folder)
-            result = _finish(job, folder, outcome, certificate, options)
+            result = _finish(job, folder, outcome, certificate, options, runner.state.inherited)
             if options.report:
                 write_report_of(folder, options.say, job)
         if isinstance(options.watch, Stopwatch):
@@ -172,30 +173,14 @@ def _runner(job: Job, folder: RunFolder, checked: Checked, options: Options) -> 
             yield restored.runner
         finally:
             if folder.exists:
-                _write_archive(folder, restored.runner.state.archive.entries, job.task.metric.name)
+                entries = restored.runner.state.archive.entries
+                write_file(folder.path / "archive.jsonl", archive_lines(entries, job.task.metric.name))
 
 
 def _check_presence(folder: RunFolder) -> None:
     """A folder that was deleted under the run is not made again: half a run would be in it."""
     if not folder.exists:
         raise UserError(f"{folder.path} was deleted or emptied while the run was at work; start the run again")
-
-
-def _write_archive(folder: RunFolder, archive: Sequence[Evaluated], metric: str) -> None:
-    lines = [
-        json.dumps(
-            {
-                "kept": np.packbits(entry.gates.numpy()).tobytes().hex(),
-                "phase": entry.phase,
-                "epoch": entry.epoch,
-                **finite({f"validation_{metric}": entry.metric, "validation_loss": entry.loss}),
-                "costs": dict(entry.costs),
-                "feasible": entry.feasible,
-            }
-        )
-        for entry in archive
-    ]
-    write_file(folder.path / "archive.jsonl", "".join(f"{line}\n" for line in lines).encode())
 
 
 def _described(job: Job, architecture: Architecture) -> Description:
@@ -247,7 +232,14 @@ def _write_program(model: fx.GraphModule, folder: RunFolder, described: Descript
     return True
 
 
-def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: Certificate, options: Options) -> Result:
+def _finish(
+    job: Job,
+    folder: RunFolder,
+    outcome: Outcome,
+    certificate: Certificate,
+    options: Options,
+    inherited: Inherited | None = None,
+) -> Result:
     """Judges the network on all validation and test data; the summary is written last."""
     model = outcome.model.eval()
     test = judge(model, job.task, job.test.evaluation()) if job.test is not None and options.judge else None
@@ -271,6 +263,7 @@ def _finish(job: Job, folder: RunFolder, outcome: Outcome, certificate: Certific
         phases=dict(outcome.seconds),
         int8_validation=certificate.int8.int8 if certificate.int8 else None,
         int8_test=int8,
+        before=before_and_after(job, outcome.architecture, model, inherited, options.judge),
     )
     if job.data.task == "segmentation":
         write_pictures(folder.path, model, job.validation)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from budgetnet import spaces
 from budgetnet.budgets.budget import Budget, parse_all, set_deadline
@@ -26,14 +26,17 @@ from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.results import DataDescription
 from budgetnet.runs.config import Config
 from budgetnet.runs.duration import estimate
+from budgetnet.runs.inherited import make_teacher, original_of
 from budgetnet.spaces.named import find_architecture
 from budgetnet.strategies.optimizers import trained_with
 from budgetnet.strategies.recipes import Strategy
 from budgetnet.strategies.runner import Runner
 from budgetnet.strategies.start import Start
+from budgetnet.strategies.trained import TrainedRecipe
 from budgetnet.training.device import Device
+from budgetnet.training.distillation import DistilledStep, Teacher
 from budgetnet.training.tasks import Task
-from budgetnet.training.trainer import OptimizerFactory, Trainer
+from budgetnet.training.trainer import OptimizerFactory, Step, Trainer
 
 CHECK_SHARE, START_SHARE = 0.15, 0.2
 """The shares of a time limit after which a user's own cost is no longer asked for the check, and for Γ's start."""
@@ -58,6 +61,9 @@ class Job:
     """A user's own; that of the recipe if not given."""
     notes: tuple[str, ...] = ()
     """What a user should know of the data, as sentences."""
+    original: nn.Module | None = None
+    """The full network with the trained weights that the run starts from; None if they are fresh."""
+    teacher: Teacher | None = None
 
 
 def prepare(config: Config, own: Collection[str] = ()) -> Job:
@@ -85,7 +91,8 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     )
     net = device.place(net, net.memory_format)
     check_output(net, data)
-    recipe, _ = trained_with(config.make_recipe(data.task), net)
+    recipe, _ = trained_with(config.make_recipe(data.task, net.trained), net)
+    config = replace(config, recipe=recipe.name)
     feeds = [
         device.feed(split, recipe.batch_size, config.seed, augmentation, net.memory_format)
         if split is not None
@@ -99,7 +106,10 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     budgets = parse_all(config.budgets, net, short_names(config.costs), example, own=own)
     about = DataDescription(config.data, data.task, data.classes, data.input_shape, "[-1,1]")
     kept = None if config.architecture is None else find_architecture(net, config.architecture).live()
-    return Job(net, Task(), train, validation, test, budgets, recipe, config, about, kept, device, notes=data.notes)
+    original = original_of(net)
+    teacher = make_teacher(config.teacher, net, original, isinstance(recipe, TrainedRecipe))
+    made = (net, Task(), train, validation, test, budgets, recipe, config, about, kept, device)
+    return Job(*made, notes=data.notes, original=original, teacher=teacher)
 
 
 def _dtype(split: Split) -> torch.dtype:
@@ -197,7 +207,8 @@ def make_runner(job: Job, checked: Checked, trainer: Trainer) -> Runner:
 def make_trainer(job: Job, **options: Any) -> Trainer:
     """The trainer of a job; options are fields of `Trainer`."""
     made, clip = job.optimizer or job.recipe.make_optimizer, getattr(job.recipe, "clip", 0.0)
-    return Trainer(job.task, job.train, job.validation, made, job.device, clip=clip, **options)
+    alone = Step() if job.teacher is None else DistilledStep(job.teacher)
+    return Trainer(job.task, job.train, job.validation, made, job.device, clip=clip, alone=alone, **options)
 
 
 def estimated_seconds(job: Job, checked: Checked) -> float:

@@ -30,7 +30,9 @@ def fingerprint(job: Job) -> dict[str, str]:
     config = job.config
     shapes = [(name, tuple(value.shape)) for name, value in job.net.state_dict().items()]
     recipe = {f.name: getattr(job.recipe, f.name) for f in dataclasses.fields(job.recipe)}  # type: ignore[arg-type]
+    taught = {} if job.teacher is None else {"teacher": job.teacher.name}
     return {
+        **taught,
         "seed": str(config.seed),
         "space": f"{job.net.name}, {_short(repr((job.net.graph.edges, shapes)))}",
         "data": f"{job.data.name}, {job.train.steps} steps an epoch, {_targets(job.train)}",

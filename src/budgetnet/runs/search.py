@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from budgetnet.budgets.budget import Budget, BudgetLike, parse_all
 from budgetnet.data.feeds import Feed
@@ -20,11 +21,14 @@ from budgetnet.records.results import DataDescription
 from budgetnet.runs.arguments import check_arguments, check_network
 from budgetnet.runs.config import from_mapping
 from budgetnet.runs.execute import Options, execute
+from budgetnet.runs.inherited import make_teacher, original_of
 from budgetnet.runs.job import Job, check_examples, check_job, estimated_seconds
 from budgetnet.runs.stored import OWN
 from budgetnet.strategies.optimizers import OptimizerLike, trained_with
 from budgetnet.strategies.recipes import Strategy
+from budgetnet.strategies.trained import TrainedRecipe
 from budgetnet.training.device import Device
+from budgetnet.training.distillation import Teacher
 from budgetnet.training.metrics import Measure, Metric, cross_entropy
 from budgetnet.training.tasks import Forward, Task
 from budgetnet.training.trainer import Callback
@@ -60,7 +64,8 @@ def search(
     clip: float | None = None,
     classes: Sequence[str] = (),
     out: str | Path | None = None,
-    recipe: str | Strategy = "fast",
+    recipe: str | Strategy | None = None,
+    teacher: str | Path | nn.Module | Teacher | None = None,
     augmentation: Any = None,
     workers: int | None = None,
     callbacks: Sequence[Callback] = (),
@@ -90,7 +95,10 @@ def search(
         clip: The largest norm of a gradient; 0 for no limit.
         classes: The names of the classes, for `result.labels` and exported files.
         out: The run folder; the first free `runs/run-N` if not given.
-        recipe: `fast`, `paper`, either with options, or a strategy.
+        recipe: `fast`, `paper`, `trained`, each with options, or a strategy; by default `trained` if the weights are.
+        teacher: What the result learns from besides its targets: `self`, the full network with its trained weights (the
+            default of the recipe `trained`), `none`, a module, a `Teacher`, a safetensors file of the full network's
+            weights, or the folder of a run.
         augmentation: For tensors in memory: `budgetnet.data.Augmentation`.
         workers: Processes that read a map-style `Dataset`; by default as many as are worth it.
         callbacks: Called at the end of steps, epochs and phases.
@@ -109,10 +117,14 @@ def search(
     if train is None or validation is None:
         raise UserError("search() was given no training or no validation data; it needs both, of different examples")
     asked = check_arguments(budgets, recipe, out, augmentation)
-    name = recipe if isinstance(recipe, str) else recipe.name
+    name = recipe if recipe is None or isinstance(recipe, str) else recipe.name
     given = {"space": OWN, "data": OWN, "budgets": tuple(map(str, asked)), "recipe": name, **settings}
     config = from_mapping(given, "search()")
-    chosen = config.make_recipe("classification") if isinstance(recipe, str) else config.adjusted(recipe)
+    if recipe is None or isinstance(recipe, str):
+        chosen = config.make_recipe("classification", net.trained)
+    else:
+        chosen = config.adjusted(recipe)
+    config = replace(config, recipe=chosen.name)
     chosen, factory = trained_with(
         chosen, net, optimizer=optimizer, lr=lr, weight_decay=weight_decay, schedule=schedule, clip=clip
     )
@@ -134,7 +146,10 @@ def search(
         check_examples(net, feed, classes=net.shapes.output[0] if task.loss is cross_entropy else None, task=task)
     about = _described(net, feeds[1], task, tuple(classes))
     parsed = _parsed(asked, net, feeds[1])
-    job = Job(net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about, device=device, optimizer=factory)
+    original = original_of(net)
+    taught = make_teacher(teacher, net, original, isinstance(chosen, TrainedRecipe))
+    made = (net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about)
+    job = Job(*made, device=device, optimizer=factory, original=original, teacher=taught)
     if dry_run:
         return _forecast(job)
     options = Options(quiet=quiet, resume=resume, lr_scale=lr_scale, sinks=sinks, callbacks=callbacks, say=_say(quiet))

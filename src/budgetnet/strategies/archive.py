@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from torch import Tensor
 
 from budgetnet.budgets.budget import Budget, within_all
 from budgetnet.data.feeds import Feed
 from budgetnet.network.extract import extract
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.records import finite
 from budgetnet.training.device import Device
 from budgetnet.training.evaluation import evaluate, recalibrate
 from budgetnet.training.tasks import Task
@@ -27,6 +30,22 @@ class Evaluated:
     metric: float
     costs: Mapping[str, float]
     feasible: bool
+
+
+def lines(entries: Sequence[Evaluated], metric: str) -> bytes:
+    """Entries as lines of JSON, the metric under its name."""
+    values = [
+        {
+            "kept": np.packbits(entry.gates.numpy()).tobytes().hex(),
+            "phase": entry.phase,
+            "epoch": entry.epoch,
+            **finite({f"validation_{metric}": entry.metric, "validation_loss": entry.loss}),
+            "costs": dict(entry.costs),
+            "feasible": entry.feasible,
+        }
+        for entry in entries
+    ]
+    return "".join(f"{json.dumps(value)}\n" for value in values).encode()
 
 
 @dataclass

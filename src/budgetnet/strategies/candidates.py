@@ -41,6 +41,7 @@ class Candidates:
         start: Γ's start.
         generator: Gives the source of randomness of a purpose, always the same one for the same purpose.
         evidence: Gives batches that stand for the data where a cost depends on its input.
+        importance: Of every edge, where trained weights say it.
     """
 
     graph: Graph
@@ -49,6 +50,7 @@ class Candidates:
     start: Start
     generator: Callable[[str], torch.Generator]
     evidence: Callable[[], Sequence[Any]]
+    importance: Tensor | None = None
 
     def moves(self, purpose: str = "choose", noise: float = 0.0, preference: Tensor | None = None) -> Moves:
         """The moves of the local search, which prefer what Γ does unless they are given another preference."""

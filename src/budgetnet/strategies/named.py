@@ -8,9 +8,10 @@ from budgetnet.errors import UserError
 from budgetnet.naming import keyword_arguments
 from budgetnet.strategies import paper as papers
 from budgetnet.strategies import recipes
+from budgetnet.strategies import trained as inherited
 from budgetnet.strategies.recipes import Recipe, Strategy
 
-NAMES = ("fast", "paper")
+NAMES = ("fast", "trained", "paper")
 
 
 def choose(text: str, epochs: float | None, task: str) -> Strategy:
@@ -28,11 +29,14 @@ def choose(text: str, epochs: float | None, task: str) -> Strategy:
         raise UserError(f"{epochs} epochs cannot be trained; give a number above zero")
     name, _, options = text.partition(":")
     if name not in NAMES:
-        raise UserError(f"there is no recipe {name!r}; use {' or '.join(NAMES)}")
+        raise UserError(f"there is no recipe {name!r}; use {', '.join(NAMES[:-1])} or {NAMES[-1]}")
     base: Strategy
     kind: type[Recipe] | type[papers.PaperRecipe]
     if name == "fast":
         base, kind, options_of = (recipes.fast() if epochs is None else recipes.fast(epochs)), Recipe, recipes.OPTIONS
+    elif name == "trained":
+        base, kind = inherited.trained() if epochs is None else inherited.trained(epochs), inherited.TrainedRecipe
+        options_of = inherited.OPTIONS
     else:
         base, kind, options_of = papers.paper(epochs, task), papers.PaperRecipe, papers.OPTIONS
     reserved = [field for field in kind.__dataclass_fields__ if field not in options_of]

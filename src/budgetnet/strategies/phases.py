@@ -27,7 +27,7 @@ SNAPSHOTS = 60
 """Step records of a search that carry Γ: enough to watch it move, without filling the disk."""
 REFRESH_SAMPLES = 8
 """Architectures that a measured cost measures after each epoch of the search, to correct its prediction."""
-STREAMS = {"warm-up": 0, "search": 100_000, "race": 300_000, "finish": 400_000}
+STREAMS = {"warm-up": 0, "search": 100_000, "importance": 200_000, "race": 300_000, "finish": 400_000}
 """The first epoch of the batches of each phase."""
 LEAST_STEPS = 1
 """A phase that a recipe asks for at all has one step at least, however few epochs it has."""
@@ -191,15 +191,20 @@ class Choose:
         candidates, score = self.candidates(state, trainer), _Scorer(state, trainer, self.name)
         found = self.chooser.rank(candidates, state.archive.best(2), state.fallback.gates(), score, self.evaluations)
         ranked = [state.net.graph.architecture(candidate.gates) for candidate in found]
-        racers = candidates.racers(ranked, self.racers, self.random) if self.racers > 1 else []
+        racers = self.field(state, candidates, ranked) if self.racers > 1 else []
         if len(racers) > 1:
             state.race, state.runners_up, state.fit = Race(racers, self._rungs(trainer)), ranked, None
-            state.use_initial_weights()
+            if state.initial is not None:
+                state.use_initial_weights()
         else:
             state.drop_initial_weights()
             self.take_first_that_holds(state, trainer, ranked, score.count)
         trainer.spend(self.name, time.monotonic() - clock)
         return state
+
+    def field(self, state: SearchState, candidates: Candidates, ranked: Sequence[Architecture]) -> list[Tensor]:
+        """Those who race: rows of gates that hold every budget by evidence."""
+        return candidates.racers(ranked, self.racers, self.random)
 
     def _rungs(self, trainer: Trainer) -> tuple[Rung, ...]:
         return tuple((steps_of(epochs, trainer.train), survivors) for epochs, survivors in self.rungs)
@@ -218,6 +223,7 @@ class Choose:
             state.start,
             lambda purpose: generator_of(purpose, self.seed),
             evidence,
+            None if state.inherited is None else state.inherited.importance,
         )
 
     def take_first_that_holds(
@@ -268,7 +274,7 @@ def set_aside(state: SearchState, trainer: Trainer, others: Sequence[Architectur
 
 @dataclass(frozen=True)
 class RunRace:
-    """Trains the racers on the same batches from fresh weights, by successive halving; the winner goes on.
+    """Trains the racers on the same batches, by successive halving; the winner goes on.
 
     Args:
         lr: The largest learning rate, at which racers stay.
@@ -287,7 +293,7 @@ class RunRace:
         while not race.over:
             fit = state.fit if state.fit is not None and state.fit.step else self._begin(race, state, trainer)
             try:
-                trainer.fit(self.course(race), fit, state)
+                trainer.fit(self.course(race, trainer), fit, state)
                 result: dict[str, Any] = {"loss": race.finish(fit.module.state_dict())}
             except Diverged as fault:
                 if not race.withdraw():
@@ -296,7 +302,7 @@ class RunRace:
                 trainer.forget()
             state.fit = None
             trainer.record("racer", self.name, race.behind, result)
-        self._crown(race, state, trainer)
+        self.crown(race, state, trainer)
         return state
 
     def _begin(self, race: Race, state: SearchState, trainer: Trainer) -> Fit:
@@ -306,7 +312,7 @@ class RunRace:
             fit.module.load_state_dict(race.weights[race.place])
         return fit
 
-    def course(self, race: Race) -> Course:
+    def course(self, race: Race, trainer: Trainer) -> Course:
         """What the trainer does in this turn."""
         first, lr = race.rung == 0, self.lr
         return Course(
@@ -314,13 +320,14 @@ class RunRace:
             STREAMS[self.name],
             race.steps,
             lambda progress: rise_and_hold(lr, progress if first else RISE, RISE),
+            trainer.alone,
             observe=lambda values, progress: race.observe(values["loss"], progress),
             offset=race.behind,
             total=race.total,
             seen=race.trained,
         )
 
-    def _crown(self, race: Race, state: SearchState, trainer: Trainer) -> None:
+    def crown(self, race: Race, state: SearchState, trainer: Trainer) -> None:
         """The winner is finished with the weights that it has come to."""
         places = race.ranked()
         winner, *others = (state.net.graph.architecture(race.racers[place]) for place in places)
@@ -346,7 +353,7 @@ class Finish:
     def course(self, state: SearchState, trainer: Trainer) -> Course:
         """What the trainer does."""
         steps = steps_of(self.epochs - state.raced, trainer.train)
-        return Course(self.name, STREAMS[self.name], steps, self.rate)
+        return Course(self.name, STREAMS[self.name], steps, self.rate, trainer.alone)
 
     def run(self, state: SearchState, trainer: Trainer) -> SearchState:
         """See `Phase`."""

@@ -30,10 +30,11 @@ RARE_LOGIT = -1.1
 BISECTIONS = 14
 """Halvings of a range, after which its ends differ by less than a thousandth."""
 
-GIVEN, LOOSE, BY_COST, EQUAL, ANCHORED = "given", "loose", "by cost", "equal", "anchored"
+GIVEN, LOOSE, BY_COST, EQUAL, ANCHORED, IMPORTANT = "given", "loose", "by cost", "equal", "anchored", "importance"
 """The regimes: a logit that the strategy fixes; the largest equal logit where the budgets allow p ≥ 0.73; the maximum
-entropy under a mean cost, with likelier cheap edges; equal logits, where the former would make some edges rare; and
-likely edges of the anchor, where too few samples would connect otherwise."""
+entropy under a mean cost, with likelier cheap edges; equal logits, where the former would make some edges rare;
+likely edges of the anchor, where too few samples would connect otherwise; and, from trained weights, edges the likelier
+the more important they are for their cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +88,60 @@ def budgeted_start(budgets: Sequence[Budget], graph: Graph, anchor: Architecture
     equal = equal_logit(budgets, graph)
     logits, regime = _budgeted(budgets, graph, anchor, equal)
     return _start(logits, regime, budgets, graph, equal)
+
+
+def importance_start(budgets: Sequence[Budget], graph: Graph, importance: Tensor, anchor: Architecture) -> Start:
+    """A start from trained weights: logit = log(importance / cost) − τ, where τ meets the budgets in the mean.
+
+    The most important unit of a bundle that the network cannot do without is always likely.
+
+    Args:
+        budgets: The budgets.
+        graph: The graph.
+        importance: Of every edge.
+        anchor: An architecture within the budgets, whose edges are likely if too few samples connect otherwise.
+
+    Returns:
+        The start.
+    """
+    worth = importance_per_cost(budgets, graph, importance)
+    likely = needed_units(graph, importance)
+
+    def logits(threshold: float) -> Tensor:
+        free = (worth - threshold).clamp(LEAST_LOGIT, ANCHOR_LOGIT)
+        return torch.where(likely, torch.tensor(ANCHOR_LOGIT), free)
+
+    high, low = float(worth.max()) - LEAST_LOGIT, float(worth.min()) - ANCHOR_LOGIT
+    if _probe(logits((low + high) / 2), budgets, graph, PROBES)[0] <= LEAST_CONNECTED:
+        likely = likely | anchor.gates()
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        share, fits = _probe(logits(middle), budgets, graph, 4 * PROBES)
+        low, high = (low, middle) if fits and share > 0 else (middle, high)
+    return _start(logits(high), IMPORTANT, budgets, graph, equal_logit(budgets, graph))
+
+
+def importance_per_cost(budgets: Sequence[Budget], graph: Graph, importance: Tensor) -> Tensor:
+    """log(importance / what the edge adds to the cost); edges that add nothing are worth the most."""
+    costs = marginal_costs(budgets, graph)
+    known = importance[~graph.fixed]
+    least = float(known[known > 0].min()) if bool((known > 0).any()) else 1.0
+    worth = importance.clamp_min(least).log() - costs.clamp_min(1e-9).log()
+    free = (costs <= 0) | graph.fixed
+    if bool(free.all()):
+        return torch.zeros_like(worth).float()
+    return torch.where(free, worth[~free].max(), worth).float()
+
+
+def needed_units(graph: Graph, importance: Tensor) -> Tensor:
+    """The most important unit of every bundle without which the input does not reach the output, as a mask."""
+    mask = torch.zeros(len(graph.edges), dtype=torch.bool)
+    for units in graph.bundles.values():
+        without = torch.ones(1, len(graph.edges), dtype=torch.bool)
+        without[:, list(units)] = False
+        if not bool(graph.live(without).any()):
+            mask[max(units, key=lambda unit: float(importance[unit]))] = True
+    return mask
 
 
 def _start(logits: Tensor, regime: str, budgets: Sequence[Budget], graph: Graph, equal: float | None) -> Start:

@@ -25,6 +25,21 @@ SHARED, INITIAL = "shared", "initial"
 
 
 @dataclass
+class Inherited:
+    """What a search from trained weights knows besides.
+
+    Args:
+        importance: Of every edge.
+        uniform: The racer with uniform widths, as a row of gates.
+        losses: Of the winner of the race and of uniform widths, on the batches by which racers are judged.
+    """
+
+    importance: Tensor
+    uniform: Tensor | None = None
+    losses: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
 class SearchState:
     """Everything that a search has come to.
 
@@ -43,6 +58,7 @@ class SearchState:
         race: The race, while there is one.
         raced: Epochs of the winner's race, which count as a part of its finish.
         steps_back: How many finished networks failed a measured budget.
+        inherited: What is known of trained weights; None for a search from fresh ones.
     """
 
     net: SuperNetwork
@@ -59,6 +75,7 @@ class SearchState:
     race: Race | None = None
     raced: float = 0.0
     steps_back: int = 0
+    inherited: Inherited | None = None
 
     @property
     def budgets(self) -> Sequence[Budget]:
@@ -112,6 +129,7 @@ class SearchState:
             "raced": self.raced,
             "runners_up": [architecture.gates() for architecture in self.runners_up],
             "steps_back": self.steps_back,
+            "inherited": None if self.inherited is None else vars(self.inherited),
             "archive": [vars(entry) for entry in self.archive.entries],
             "measured": _measured_state(self.budgets),
         }
@@ -142,6 +160,8 @@ class SearchState:
             self.fit.step = values["step"]
         self.race = None if values["race"] is None else Race(**values["race"])
         self.raced, self.steps_back = values["raced"], values["steps_back"]
+        inherited = values.get("inherited")
+        self.inherited = None if inherited is None else Inherited(**inherited)
         self.runners_up = [graph.architecture(_row(row, len(graph.edges))) for row in values["runners_up"]]
         self.archive.entries = [Evaluated(**entry) for entry in values["archive"]]
         _load_measured(self.budgets, values["measured"])

@@ -170,6 +170,7 @@ class Trainer:
         clip: The largest norm of a gradient; 0 for no limit.
         watch: The stopwatch.
         callbacks: Called at the end of steps, epochs and phases.
+        alone: The step of a network that is trained alone, in a race or a finish.
     """
 
     task: Task
@@ -186,6 +187,7 @@ class Trainer:
     clip: float = 0.0
     watch: Untimed = OFF
     callbacks: Sequence[Callback] = ()
+    alone: Step = field(default_factory=Step)
 
     def __post_init__(self) -> None:
         self.seconds: dict[str, float] = {}

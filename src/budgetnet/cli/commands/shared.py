@@ -57,9 +57,16 @@ training = together(
     ),
     data_root,
     click.option(
-        "--recipe", help="fast (default) or paper; with options as fast:name=value,….", metavar="NAME[:OPTIONS]"
+        "--recipe",
+        help="fast, paper, or trained (the default with trained weights); with options as fast:name=value,….",
+        metavar="NAME[:OPTIONS]",
     ),
     click.option("--epochs", type=float, help="Epochs of the final training (fast), or of the whole run (paper)."),
+    click.option(
+        "--teacher",
+        help="Learn also from a teacher's outputs: self (the trained network, the default with trained weights), a "
+        "safetensors file of the whole network's weights, the folder of a run, or none.",
+    ),
     click.option("--batch-size", type=int, help="Examples per batch."),
     click.option("--seed", type=int, help="Seed of everything random."),
     click.option("--out", type=FILE, help="Run folder.  [default: the first free runs/run-N]"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from budgetnet.errors import UserError
 from budgetnet.naming.values import printable
-from budgetnet.runs.config import Config, from_mapping
+from budgetnet.runs.config import FRESH, Config, from_mapping
 from budgetnet.spaces import SPACES
 
 Plan = dict[str, Config]
@@ -69,7 +69,7 @@ def _grid(settings: dict[str, Any], where: str) -> Iterator[tuple[str, Config]]:
     axes = {axis: _items(settings.pop(axis, None)) for axis in AXES}
     if not axes["budgets"] and not axes["architectures"]:
         raise UserError(f'{where}: no budgets were given; write at least one, such as --budgets "macs<=60%"')
-    recipes, seeds = axes["recipes"] or [Config.recipe], axes["seeds"] or [Config.seed]
+    recipes, seeds = axes["recipes"] or [FRESH], axes["seeds"] or [Config.seed]
 
     def config(**values: Any) -> Config:
         return from_mapping({**settings, **{k: v for k, v in values.items() if v is not None}}, where)

@@ -17,7 +17,7 @@ from budgetnet.naming.values import typed
 from budgetnet.pictures.pareto import Point, front
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.results import MetricDescription, Summary
-from budgetnet.runs.config import Config
+from budgetnet.runs.config import FRESH, Config
 from budgetnet.runs.sweep.engine import FAILED, FINISHED, INTERRUPTED
 from budgetnet.runs.sweep.plan import AND, Plan
 
@@ -49,7 +49,7 @@ def selected(plan: Plan, table: Sequence[Row]) -> set[str]:
     for row in table:
         config = plan[row["run"]]
         if _searched(config) and row["state"] == FINISHED:
-            method = (config.space, config.data, row["metric"], config.recipe, row["cost"])
+            method = (config.space, config.data, row["metric"], config.recipe or FRESH, row["cost"])
             methods.setdefault(method, []).append(row)
     return {members[i]["run"] for members in methods.values() for i in front([_point(row) for row in members])}
 

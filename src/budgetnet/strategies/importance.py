@@ -1,0 +1,194 @@
+"""What each unit and each branch of a trained network is worth, by the gradient of the loss in a gate on it.
+
+A gate g = 1 multiplies what a unit or a branch hands on; to drop it is to set g = 0. With ∂ℓ_n/∂g for every example n,
+the importance is I = E_n[(∂ℓ_n/∂g)²]: the first-order Taylor expansion of the change of the loss, squared (Molchanov et
+al., arXiv 1906.10771), by example. The mean gradient vanishes where training has ended; that of the squares does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from budgetnet.data.feeds import Batch
+from budgetnet.data.nested import rows
+from budgetnet.network.slices import Axis, Region
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.training.tasks import Task
+
+Place = tuple[int, int]
+"""An axis of a super network: the number of its operation, and its own number there. A plain edge has axis 0."""
+
+
+def taylor(gradients: Tensor) -> Tensor:
+    """I = E_n[(∂ℓ_n/∂g)²], from gate gradients by example (examples × gates)."""
+    return gradients.double().square().mean(0)
+
+
+def unit_gradients(gradients: Tensor, order: Tensor, axis: Axis) -> Tensor:
+    """Gate gradients of units from those of blocks: a unit's gate is one gate on all of its blocks, so they add up.
+
+    Args:
+        gradients: Of the blocks (examples × blocks).
+        order: The blocks in the order in which units are filled.
+        axis: Where units begin.
+
+    Returns:
+        Of the units (examples × units).
+    """
+    parts = torch.split(gradients.index_select(1, order), axis.sizes, 1)
+    return torch.stack([part.sum(1) for part in parts], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Importance:
+    """What the edges of a super network are worth.
+
+    Args:
+        edges: The importance of every edge; 0 for fixed ones, which nobody asks about.
+        orders: For every axis that can be ordered, its blocks, the most important first.
+    """
+
+    edges: Tensor
+    orders: Mapping[Place, Tensor]
+
+    def __repr__(self) -> str:
+        return f"Importance({len(self.edges)} edges)"
+
+    def arrange(self, net: SuperNetwork) -> None:
+        """Fills units in the order of importance: unit 0 holds the best blocks. What the network computes stays."""
+        for (operation, axis), order in self.orders.items():
+            region = net.edge_modules[operation]
+            assert isinstance(region, Region)
+            region.order(axis, order)
+
+
+def measure(net: SuperNetwork, task: Task, batches: Iterable[Batch]) -> Importance:
+    """The importance of every unit and branch, by one pass with all edges on, in evaluation mode.
+
+    Args:
+        net: The super network; its weights stay as they are.
+        task: The loss.
+        batches: Inputs and targets.
+
+    Returns:
+        The importance, and the order in which units are to be filled.
+    """
+    mode = net.training
+    net.eval()
+    try:
+        found = [gate_gradients(net, task, batch) for batch in batches]
+    finally:
+        net.train(mode)
+    edges, orders = torch.zeros(len(net.graph.edges), dtype=torch.float64), dict[Place, Tensor]()
+    for place in found[0]:
+        gradients = torch.cat([batch[place] for batch in found])
+        operation, module = net.graph.operations[place[0]], net.edge_modules[place[0]]
+        if not operation.bundle:
+            edges[operation.edges[0]] = taylor(gradients)[0]
+            continue
+        assert isinstance(module, Region)
+        order = torch.arange(gradients.shape[1])
+        if module.movable(place[1]):
+            order = orders[place] = taylor(gradients).argsort(descending=True, stable=True)
+        units = unit_gradients(gradients, order, module.axes[place[1]])
+        edges[list(operation.axes[place[1]])] = taylor(units)
+    return Importance(edges, orders)
+
+
+def gate_gradients(net: SuperNetwork, task: Task, batch: Batch) -> dict[Place, Tensor]:
+    """∂ℓ_n/∂g of every block and of every branch that may be dropped, by example (examples × gates, on the CPU).
+
+    A block's gate stands where layers read it: dropped is what they no longer add. Blocks that no layer reads by
+    itself have it where they are made.
+    """
+    inputs, targets = batch
+    count = rows(inputs)
+    with _gated(net, count) as gates, torch.enable_grad():
+        loss = task.group_losses(task.outputs(net, inputs), targets, 1).mean()
+        known = list(gates)
+        found = torch.autograd.grad(loss * count, [gates[place] for place in known], allow_unused=True)
+    zeros = {place: torch.zeros_like(gates[place]) for place in known}
+    return {
+        place: (zeros[place] if gradient is None else gradient).detach().cpu()
+        for place, gradient in zip(known, found, strict=True)
+    }
+
+
+@contextmanager
+def _gated(net: SuperNetwork, examples: int) -> Iterator[dict[Place, Tensor]]:
+    """A gate of 1 for every example on each block and branch, as long as the context lasts."""
+    gates: dict[Place, Tensor] = {}
+    hooks: list[Any] = []
+    device = next((parameter.device for parameter in net.parameters()), torch.device("cpu"))
+    for number, operation in enumerate(net.graph.operations):
+        module = net.edge_modules[number]
+        if operation.bundle:
+            assert isinstance(module, Region)
+            for axis in range(len(module.axes)):
+                gate = torch.ones(examples, module.axes[axis].blocks, device=device, requires_grad=True)
+                gates[number, axis] = gate
+                hooks += [hook(gate) for hook in _places(module, axis)]
+        elif not bool(net.graph.fixed[operation.edges[0]]):
+            gate = gates[number, 0] = torch.ones(examples, 1, device=device, requires_grad=True)
+            hooks.append(module.register_forward_hook(partial(_gate_branch, gate)))
+    try:
+        yield gates
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _places(region: Region, axis: int) -> list[Callable[[Tensor], Any]]:
+    """What puts a gate on the blocks of an axis: in front of the layers that read them, or else behind the makers."""
+    readers: list[Callable[[Tensor], Any]] = []
+    makers: list[Callable[[Tensor], Any]] = []
+    for name, cuts in region.cuts.items():
+        layer = region.body.get_submodule(name)
+        read = _read_dimension(layer)
+        for dim, cut in cuts.tensors.get("weight", {}).items():
+            for positions in (positions for where, positions in cut.parts if where == axis):
+                times = partial(_times, positions, cut.size, -1 if isinstance(layer, nn.Linear) else 1)
+                if dim == read:
+                    readers.append(partial(_before, layer, times))
+                elif read is not None:
+                    makers.append(partial(_behind, layer, times))
+    return readers or makers[-1:]
+
+
+def _before(layer: nn.Module, times: Callable[[Tensor, Tensor], Tensor], gate: Tensor) -> Any:
+    return layer.register_forward_pre_hook(lambda module, inputs: (times(gate, inputs[0]), *inputs[1:]))
+
+
+def _behind(layer: nn.Module, times: Callable[[Tensor, Tensor], Tensor], gate: Tensor) -> Any:
+    return layer.register_forward_hook(lambda module, inputs, output: times(gate, output))
+
+
+def _read_dimension(layer: nn.Module) -> int | None:
+    """The dimension of the weight that goes with the channels that a layer reads, if it mixes them."""
+    if isinstance(layer, nn.Linear):
+        return 1
+    if isinstance(layer, nn.modules.conv._ConvNd) and layer.groups == 1:
+        return 0 if layer.transposed else 1
+    return None
+
+
+def _gate_branch(gate: Tensor, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    return output * gate.view(-1, *[1] * (output.dim() - 1)).to(output.dtype)
+
+
+def _times(positions: Tensor, size: int, dim: int, gate: Tensor, value: Tensor) -> Tensor:
+    """A value times the gates of its channels; rows of one example (windows, patches) share its gates."""
+    per_block = positions.shape[1]
+    factors = torch.ones(len(gate), size, device=gate.device)
+    factors = factors.index_copy(1, positions.flatten().to(gate.device), gate.repeat_interleave(per_block, 1))
+    factors = factors.repeat_interleave(len(value) // len(gate), 0)
+    shape = [len(value), *[1] * (value.dim() - 1)]
+    shape[dim] = size
+    return value * factors.view(shape).to(value.dtype)

@@ -1,0 +1,225 @@
+"""The strategy for trained weights: importance, a choice that includes uniform widths, a short race, a finish."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from budgetnet.data.feeds import Batch, Feed
+from budgetnet.data.nested import rows
+from budgetnet.errors import UserError
+from budgetnet.network.graph import Architecture
+from budgetnet.strategies import recipes
+from budgetnet.strategies.candidates import NOISE, Candidates, Chooser
+from budgetnet.strategies.importance import Importance, measure
+from budgetnet.strategies.local_search import FIRST_SHARE, Candidate, Score, local_search, samples
+from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase, RunRace, Search
+from budgetnet.strategies.race import Race, field_of
+from budgetnet.strategies.recipes import INHERITED_RISE, SCHEDULES, Recipe
+from budgetnet.strategies.sampling import Sampling
+from budgetnet.strategies.start import importance_per_cost, importance_start, relative_costs
+from budgetnet.strategies.state import Inherited, SearchState
+from budgetnet.strategies.widths import random_widths, uniform_widths
+from budgetnet.training.trainer import Trainer
+
+RANDOM_WIDTHS = 2
+"""Networks of random widths among the candidates."""
+EPOCHS = 8.0
+"""Of the whole training by default: the weights are trained already."""
+
+
+@dataclass(frozen=True)
+class MeasureImportance:
+    """One pass over some training examples: units are filled by importance, and Γ starts at importance per cost.
+
+    Args:
+        examples: Training examples of the pass.
+        prepared: What an earlier pass found, if several searches share it.
+    """
+
+    examples: int
+    prepared: Importance | None = None
+    name: ClassVar[str] = "importance"
+
+    def run(self, state: SearchState, trainer: Trainer) -> SearchState:
+        """See `Phase`."""
+        clock = time.monotonic()
+        trainer.record("phase", self.name, 0, {"steps": self.examples, "unit": "examples"}, epoch=0)
+        found = self.prepared or self.measured(state, trainer)
+        found.arrange(state.net)
+        state.inherited = Inherited(found.edges)
+        state.start = importance_start(state.budgets, state.net.graph, found.edges, state.fallback)
+        with torch.no_grad():
+            state.searching.distribution.logits.copy_(state.start.logits)
+        trainer.spend(self.name, time.monotonic() - clock)
+        return state
+
+    def measured(self, state: SearchState, trainer: Trainer) -> Importance:
+        """The importance on training data."""
+        return measure(state.net, trainer.task, self._batches(trainer.train))
+
+    def _batches(self, train: Feed) -> Iterator[Batch]:
+        """Training batches until there are enough examples, of one epoch at most."""
+        seen = 0
+        for batch in train.training(STREAMS[self.name]):
+            yield batch
+            seen += rows(batch[0])
+            if seen >= self.examples:
+                return
+
+
+class Worth:
+    """The chooser for trained weights: a knapsack on importance and cost, samples of Γ, uniform and random widths.
+
+    Local search then climbs from the best of them.
+    """
+
+    def rank(
+        self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
+    ) -> list[Candidate]:
+        """See `Chooser`."""
+        always = list(self.always(candidates))
+        drawn = samples(candidates.learned, candidates.moves("starts", NOISE), evaluations)
+        count = max(evaluations, FIRST_SHARE * len(always))
+        return local_search(candidates.moves(), itertools.chain(always, seen, drawn), fallback, score, count)
+
+    def always(self, candidates: Candidates) -> Iterator[Tensor]:
+        """The candidates that are always looked at: two knapsacks, Γ's mode, uniform and random widths."""
+        yield from (gates for gates in knapsacks(candidates) if gates is not None)
+        yield candidates.learned.mode().gates()
+        moves = candidates.moves("widths")
+        widths = [uniform_widths(moves), *(random_widths(moves) for _ in range(RANDOM_WIDTHS))]
+        yield from (gates for gates in widths if gates is not None)
+
+
+def knapsacks(candidates: Candidates) -> list[Tensor | None]:
+    """Greedy knapsacks: edges of the least importance per cost are dropped first, with whole branches and without.
+
+    The importance of a whole branch is a guess about a large change, so that both are looked at.
+    """
+    assert candidates.importance is not None
+    graph = candidates.graph
+    worth = importance_per_cost(candidates.budgets, graph, candidates.importance)
+    units = torch.tensor([edge.bundle is not None for edge in graph.edges])
+    found = []
+    for preference in (worth, torch.where(units, worth, float(worth.max()) + 1)):
+        moves = candidates.moves(preference=preference)
+        gates = moves.shrink(graph.full.gates())
+        found.append(None if gates is None else moves.fill(gates))
+    return found
+
+
+@dataclass(frozen=True)
+class ChooseInherited(Choose):
+    """Ranks architectures with their inherited weights. Uniform widths always race."""
+
+    chooser: Chooser = field(default_factory=Worth)
+
+    def field(self, state: SearchState, candidates: Candidates, ranked: Sequence[Architecture]) -> list[Tensor]:
+        """See `Choose`."""
+        weights = relative_costs(candidates.budgets, candidates.graph)
+        uniform = uniform_widths(candidates.moves("widths"))
+        held = None if uniform is None else candidates.trimmed(candidates.graph.architecture(uniform))
+        beside = [] if held is None else [held.live().gates()]
+        chosen = field_of([a.live().gates() for a in ranked], weights, self.racers, beside)
+        kept = [candidates.trimmed(candidates.graph.architecture(gates)) for gates in chosen[len(beside) :]]
+        if state.inherited is not None and beside:
+            state.inherited.uniform = beside[0]
+        racers = [a.live().gates() for a in dict.fromkeys(kept) if a is not None]
+        return [*racers, *(row for row in beside if not any(torch.equal(row, other) for other in racers))]
+
+
+@dataclass(frozen=True)
+class RaceInherited(RunRace):
+    """The race, which remembers how uniform widths did."""
+
+    def crown(self, race: Race, state: SearchState, trainer: Trainer) -> None:
+        """See `RunRace`."""
+        if state.inherited is not None:
+            first = dict(zip(race.contestants(0), race.losses[0], strict=True))
+            state.inherited.losses["chosen"] = first[race.ranked()[0]]
+            for place, gates in enumerate(race.racers):
+                uniform = state.inherited.uniform
+                if uniform is not None and torch.equal(gates, uniform) and math.isfinite(first[place]):
+                    state.inherited.losses["uniform"] = first[place]
+        super().crown(race, state, trainer)
+
+
+@dataclass(frozen=True)
+class TrainedRecipe(Recipe):
+    """From trained weights: importance, Γ from it, a choice among candidates, a race, and a finish.
+
+    Args:
+        importance_examples: Training examples of the importance pass.
+        search_lr: The learning rate of the weights while Γ learns, as a share of `lr`; Γ learns if `search_epochs` is
+            above zero.
+        prepared: What an earlier importance pass found, if several searches share it.
+    """
+
+    importance_examples: int = 1024
+    search_lr: float = 0.05
+    prepared: Importance | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.importance_examples < 1:
+            raise UserError(f"importance_examples={self.importance_examples} measures nothing; give 1 or more")
+        if not 0 < self.search_lr <= 1:
+            raise UserError(f"search_lr={self.search_lr} is a share of the learning rate; give a number up to 1")
+
+    @property
+    def keeps_initial_weights(self) -> bool:
+        """See `Strategy`: racers inherit the weights that the super network holds."""
+        return False
+
+    def phases(self, train: Feed, seed: int, fixed: bool = False) -> tuple[Phase, ...]:
+        """See `Strategy`."""
+
+        def cycle(progress: float) -> float:
+            return SCHEDULES[self.schedule](self.lr, progress, INHERITED_RISE)
+
+        finish = Finish(self.finish_epochs, cycle)
+        if fixed:
+            return (finish,)
+        racers = self.racers if self.races else 1
+        importance = MeasureImportance(self.importance_examples, self.prepared)
+        search = Search(self.search_epochs, lambda progress: self.search_lr * self.lr, Sampling(seed, self.groups))
+        return (
+            importance,
+            *((search,) if self.search_epochs else ()),
+            ChooseInherited(self.evaluations(train), seed, racers, 0, self.rungs, Worth()),
+            RaceInherited(self.lr, self.rungs),
+            finish,
+        )
+
+
+OWN_OPTIONS = tuple(f.name for f in fields(TrainedRecipe) if f.name not in {f.name for f in fields(Recipe)})
+OPTIONS = (*(name for name in recipes.OPTIONS if name != "warmup_epochs"), *OWN_OPTIONS[:-1])
+"""Settings that a user may write behind the name of the recipe."""
+
+
+def trained(epochs: float = EPOCHS) -> TrainedRecipe:
+    """The recipe for trained weights.
+
+    Args:
+        epochs: Of the result alone, its race included.
+
+    Returns:
+        The recipe.
+    """
+    return TrainedRecipe(
+        "trained",
+        warmup_epochs=0.0,
+        search_epochs=0.0,
+        racers=3,
+        race_epochs=epochs / 16,
+        finish_epochs=epochs,
+        lr=0.1,
+    )

@@ -1,0 +1,160 @@
+"""The recipe for trained weights: its start, its candidates, its race, and resuming at any phase with the same bits."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from budgetnet import from_model
+from budgetnet.budgets.budget import parse_all, within_all
+from budgetnet.budgets.feasibility import check, profile
+from budgetnet.errors import UserError
+from budgetnet.network.supernet import SuperNetwork
+from budgetnet.strategies.importance import measure
+from budgetnet.strategies.local_search import Moves
+from budgetnet.strategies.named import choose
+from budgetnet.strategies.runner import Runner
+from budgetnet.strategies.start import IMPORTANT, importance_start, marginal_costs, needed_units
+from budgetnet.strategies.state import DONE
+from budgetnet.strategies.trained import TrainedRecipe, Worth, knapsacks
+from budgetnet.strategies.widths import random_widths, uniform_widths
+from budgetnet.training.distillation import DistilledStep, Teacher
+from budgetnet.training.evaluation import evaluate
+from budgetnet.training.tasks import Task
+from tests.small_runs import Kept, make_runner, vectors
+from tests.trained_runs import quick, small_resnet, table_net, trained_mlp
+
+PHASES = ("importance", "choose", "race", "finish", DONE)
+
+
+def runner(budget: str = "macs<=50%", recipe: TrainedRecipe | None = None, **options: Any) -> Runner:
+    return make_runner([budget], table_net(), recipe or quick(), **options)
+
+
+def kept_units(net: SuperNetwork, gates: torch.Tensor) -> list[tuple[int, int]]:
+    """How many units of each bundle are kept, and how many there are."""
+    return [(int(gates[list(units)].sum()), len(units)) for units in net.graph.bundles.values()]
+
+
+def test_gamma_starts_at_importance_per_cost_with_the_budget_met_in_the_mean() -> None:
+    net = table_net()
+    found = measure(net, Task(), [vectors(64)])
+    for text in ("macs<=30%", "macs<=60%", "params<=80%"):
+        budgets = parse_all([text], net)
+        start = importance_start(budgets, net.graph, found.edges, check(profile(budgets)))
+        assert start.regime == IMPORTANT
+        gates = start.distribution(net.graph).sample(400, torch.Generator().manual_seed(5), connected=True).gates
+        mean = float(budgets[0].meter.evaluate(gates).mean()) / budgets[0].maximum
+        assert 0.75 < mean < 1.05, text
+        worth = found.edges / marginal_costs(budgets, net.graph).clamp_min(1e-9)
+        free = ~(net.graph.fixed | needed_units(net.graph, found.edges))
+        order = worth[free].argsort()
+        assert bool((start.logits[free][order].diff() >= 0).all()), "the more important for its cost, the likelier"
+
+
+def test_uniform_widths_keep_the_same_share_of_every_layer_and_random_widths_do_not() -> None:
+    torch.manual_seed(0)
+    net = from_model(small_resnet(), torch.zeros(2, 3, 16, 16), slices=4)
+    budgets = parse_all(["macs<=50%"], net)
+    weights = marginal_costs(budgets, net.graph).tolist()
+    moves = Moves(net.graph, budgets, torch.zeros(len(net.graph.edges)), weights, torch.Generator().manual_seed(0))
+    uniform = uniform_widths(moves)
+    assert uniform is not None
+    shares = [kept / of for kept, of in kept_units(net, uniform)]
+    assert max(shares) - min(shares) <= 1 / 4, "up to one unit"
+    several = [random_widths(moves) for _ in range(4)]
+    for gates in (uniform, *several):
+        assert gates is not None
+        assert bool(within_all(budgets, gates[None])[0])
+        for units in net.graph.bundles.values():
+            kept = gates[list(units)].tolist()
+            assert kept == sorted(kept, reverse=True), "widths are filled from the first unit on"
+    widths = {tuple(kept for kept, _ in kept_units(net, gates)) for gates in several if gates is not None}
+    assert len(widths) > 1
+
+
+def test_a_search_goes_through_its_phases_and_keeps_its_budget() -> None:
+    kept = Kept()
+    made = runner(sink=kept)
+    outcome = made.run()
+    assert [r.phase for r in kept.records if r.kind == "phase"] == list(PHASES[:-1])
+    assert made.state.budgets[0].meter(outcome.architecture) <= made.state.budgets[0].maximum
+    assert made.state.inherited is not None
+    assert made.state.inherited.losses.keys() == {"chosen", "uniform"}, "uniform widths always race"
+    assert all(math.isfinite(loss) for loss in made.state.inherited.losses.values())
+    _, full = evaluate(trained_mlp(), Task(), made.trainer.validation.evaluation())
+    _, found = evaluate(outcome.model, Task(), made.trainer.validation.evaluation())
+    assert found > full - 0.1, "half of the network keeps most of what it can"
+
+
+def test_the_candidates_include_knapsacks_uniform_and_random_widths() -> None:
+    made = runner()
+    importance, chooser = made.phases[0], made.phases[1]
+    state = importance.run(made.state, made.trainer)
+    candidates = chooser.candidates(state, made.trainer)  # type: ignore[attr-defined]
+    seen: list[bytes] = []
+
+    def score(gates: torch.Tensor) -> float:
+        seen.append(gates.numpy().tobytes())
+        return float(len(seen))
+
+    Worth().rank(candidates, [], state.fallback.gates(), score, 1)
+    moves = candidates.moves("widths")
+    wanted = [*knapsacks(candidates), uniform_widths(moves), random_widths(moves)]
+    for gates in wanted:
+        assert gates is not None
+        assert state.net.graph.live(gates[None])[0].numpy().tobytes() in seen
+
+
+def test_racers_inherit_their_weights() -> None:
+    """With nothing to learn, the finished network is the trained one as far as it was kept."""
+    made = runner("macs<=100%", quick(lr=1e-12, weight_decay=0.0, racers=1))
+    outcome = made.run()
+    assert len(outcome.architecture) == len(made.state.net.graph.edges)
+    held = [parameter.detach() for parameter in made.state.net.parameters()]
+    for value in outcome.model.parameters():
+        assert any(other.shape == value.shape and torch.allclose(other, value) for other in held)
+    for given, value in zip(trained_mlp().parameters(), outcome.model.parameters(), strict=True):
+        assert torch.allclose(given.flatten().sort().values, value.flatten().sort().values), "only their order changed"
+
+
+@pytest.mark.parametrize("options", [{}, {"search_epochs": 0.5}], ids=["plain", "with Γ learning"])
+def test_resumed_at_any_phase_it_ends_with_the_same_bits(options: dict[str, Any]) -> None:
+    saved: list[dict[str, Any]] = []
+
+    def taught() -> DistilledStep:
+        return DistilledStep(Teacher(trained_mlp()))
+
+    recipe = quick(**options)
+    expected = runner(recipe=recipe, alone=taught(), save=lambda state: saved.append(copied(state))).run()
+    phases = [state["phase"] for state in saved]
+    assert set(phases) == {*PHASES[1:], *(["search"] if options else [])}
+    for state in saved:
+        again = runner(recipe=recipe, alone=taught())
+        again.load_state_dict(state)
+        outcome = again.run()
+        assert outcome.architecture == expected.architecture
+        weights = outcome.model.state_dict()
+        assert all(torch.equal(weights[name], value) for name, value in expected.model.state_dict().items())
+
+
+def copied(value: Any) -> Any:
+    """A state as a checkpoint would keep it."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return type(value)(copied(item) for item in value) if type(value) in (list, tuple) else value
+
+
+def test_a_recipe_by_name_with_options_and_what_it_refuses() -> None:
+    recipe = choose("trained:racers=4,importance_examples=64", 6, "classification")
+    assert isinstance(recipe, TrainedRecipe)
+    assert (recipe.racers, recipe.importance_examples, recipe.finish_epochs) == (4, 64, 6)
+    assert not recipe.keeps_initial_weights
+    for text in ("trained:importance_examples=0", "trained:search_lr=0"):
+        with pytest.raises(UserError):
+            choose(text, 6, "classification")
+    with pytest.raises(UserError, match="fast, trained or paper"):
+        choose("best", 6, "classification")
