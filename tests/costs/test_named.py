@@ -13,6 +13,7 @@ from budgetnet.costs import COSTS, bind, macs, params, size, steps
 from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture, Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
+from tests.small_runs import mlp
 
 GRAPH = Graph([Edge("a", "x", "y"), Edge("b", "y", "z"), Edge("skip", "x", "z")])
 
@@ -53,7 +54,7 @@ def test_a_cost_is_bound_from_its_text(text: str, unit: str, reference: Callable
     [
         ("", ["''", "NAME"]),
         ("macs(", ["'macs('"]),
-        ("flops", ["'flops'", ", ".join(COSTS)]),
+        ("flips", ["'flips'", ", ".join(COSTS)]),
         ("macs(honest)", ["'honest'", "true or paper"]),
         ("macs(paper,dfs)", ["'dfs'", "macs(accounting)"]),
         ("params(3)", ["'3'", "params"]),
@@ -111,3 +112,9 @@ def test_a_users_cost_is_named_by_its_module(tmp_path: Path, monkeypatch: pytest
 def test_a_factory_that_makes_no_function_is_refused(factory: Callable[..., Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         bind(factory, network())
+
+
+@pytest.mark.parametrize("name", ["flops", "FLOPs", "parameters"])
+def test_other_names_of_a_cost_are_answered_with_ours(name: str) -> None:
+    with pytest.raises(UserError, match=f"there is no cost '{name}'; use (macs|params)"):
+        bind(name, mlp())

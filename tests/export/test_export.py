@@ -270,6 +270,12 @@ def test_export_and_predict_on_the_command_line(run: Path, tmp_path: Path, capsy
     inputs = data.load("embedded:size=8").validation.inputs[:3].float()
     expected = source(run, inputs).softmax(1)
     assert [row["label"] for row in answers[0]] == [LABELS[i] for i in expected.argmax(1).tolist()]
+    code, out, _ = run_cli(capsys, "export", run, "-o", tmp_path / "by-suffix.safetensors")
+    assert code == 0
+    assert open_model(tmp_path / "by-suffix.safetensors").description.scaled
+    code, out, _ = run_cli(capsys, "predict", run, tmp_path, "--json")
+    found = {row["image"]: row["label"] for row in json.loads(out)}
+    assert {row["image"]: row["label"] for row in answers[0]}.items() <= found.items(), "a run, and a folder of images"
     code, out, _ = run_cli(capsys, "predict", tmp_path / "net.onnx", paths[0])
     assert answers[0][0]["label"] in out
     assert f"{answers[0][0]['probability']:.4f}" in out

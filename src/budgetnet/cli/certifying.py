@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from budgetnet.budgets.certificate import Int8Score
 from budgetnet.budgets.certificate import certify as measure
 from budgetnet.cli.options import plain_table, print_json, print_table
 from budgetnet.data.feeds import SplitFeed
-from budgetnet.data.images import read_image
+from budgetnet.data.images import image_files, read_image
 from budgetnet.data.label_maps import label_map_png
 from budgetnet.data.resize import area
 from budgetnet.errors import UserError
 from budgetnet.export import FORMATS, Description, Model, export_network, open_model
 from budgetnet.export.files import sha256
-from budgetnet.export.formats import need, pack_onnx
+from budgetnet.export.formats import format_of, need, pack_onnx, source_runner
 from budgetnet.naming import own_names
 from budgetnet.naming.files import write_file
 from budgetnet.naming.values import typed
@@ -105,7 +105,7 @@ def _check_whole(budgets: Sequence[str | tuple[str, float]], path: Path) -> None
 
 def export(
     run: Path,
-    kind: str,
+    kind: str | None,
     output: Path | None,
     space: str | None,
     precision: str,
@@ -115,6 +115,9 @@ def export(
     as_json: bool,
 ) -> None:
     """`budgetnet export`: writes the network of a finished run to a file."""
+    if kind is None:
+        chosen = format_of(output.name) if output is not None else FORMATS["onnx"]
+        kind = next(name for name, known in FORMATS.items() if known is chosen)
     need(kind)
     if precision == "int8" and kind != "onnx":
         raise UserError(f"int8 files are ONNX files; use --format onnx, or leave out --precision int8 for {kind}")
@@ -166,8 +169,9 @@ def _export_int8(
 
 
 def predict(file: Path, images: tuple[Path, ...], output: Path | None, force: bool, trust: bool, as_json: bool) -> None:
-    """`budgetnet predict`: runs an exported model on image files."""
-    model = open_model(file, trust=trust)
+    """`budgetnet predict`: runs an exported model, or the network of a run, on image files or folders of them."""
+    model = _of_run(file) if file.is_dir() else open_model(file, trust=trust)
+    images = tuple(_image_paths(images))
     segments = model.description.task == "segmentation"
     if output is not None and not segments:
         raise UserError(f"{file} gives a label for a whole image, no label maps; leave out -o {output}")
@@ -182,6 +186,21 @@ def predict(file: Path, images: tuple[Path, ...], output: Path | None, force: bo
         _print_shares(rows)
     else:
         _print_labels(rows)
+
+
+def _of_run(run: Path) -> Model:
+    """The network of a finished run, which is run as an exported file would be."""
+    stored = open_stored(run)
+    return Model(run, stored.description, source_runner(stored.network, stored.description))
+
+
+def _image_paths(paths: Sequence[Path]) -> Iterator[Path]:
+    """Images, and those directly inside a folder."""
+    for path in paths:
+        found = image_files(path) if path.is_dir() else [path]
+        if not found:
+            raise UserError(f"the folder {path} holds no image; give images, or a folder of them")
+        yield from found
 
 
 def _classification(path: Path, model: Model) -> dict[str, Any]:
@@ -239,7 +258,7 @@ def _image(path: Path, description: Description) -> Tensor:
         raise UserError(
             f"the model takes inputs {'×'.join(map(str, shape))}, which are no images; run it from a program"
         )
-    return _fit(read_image(path, grey=shape[0] == 1), shape)
+    return _fit(read_image(path, grey=shape[0] == 1), shape) * (description.white / 255)
 
 
 def _fit(pixels: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -46,6 +46,16 @@ COSTS: dict[str, CostKind] = {
     "traffic": CostKind(traffic, "B"),
 }
 
+ALSO_CALLED = {
+    "flops": "macs",
+    "flop": "macs",
+    "mac": "macs",
+    "madds": "macs",
+    "parameters": "params",
+    "time": "latency",
+}
+"""What people call some costs elsewhere; a flop is half a multiply-add, so that a number would mean another limit."""
+
 _CALL = re.compile(r"\s*([\w.:-]+)\s*(?:\((.*)\))?\s*")
 
 
@@ -65,6 +75,10 @@ def bind(cost: str | CostFactory, net: SuperNetwork, *, own: Collection[str] = (
         name = cost.__name__ if hasattr(cost, "__name__") else type(cost).__name__
         return Meter(_own_cost(cost, name, net, ""), own=True)
     name, arguments = _parts(cost)
+    if name.lower() in ALSO_CALLED:
+        meant = ALSO_CALLED[name.lower()]
+        twice = " (one multiply-add is two flops)" if "flop" in name.lower() else ""
+        raise UserError(f"there is no cost {name!r}; use {meant}{twice}, as in {meant}<=60%")
     if name not in COSTS:
         return Meter(_own_cost(load_object(name, "a cost", COSTS, own), name, net, arguments), own=True)
     kind = COSTS[name]

@@ -11,6 +11,8 @@ from budgetnet.strategies.phases import Choose, Finish, RunRace, Search, WarmUp,
 from budgetnet.strategies.runner import Runner
 from budgetnet.training.trainer import Course, Fit
 
+SAMPLES = 64
+"""Samples of Γ among which the one closest to the budgets is timed."""
 STEPS = 3
 """Timed steps of each phase; the fastest counts, since the first ones of a network take longer."""
 
@@ -53,6 +55,10 @@ def _step(runner: Runner, course: Course, fit: Fit) -> float:
 def _sample(runner: Runner) -> Architecture:
     """A connected sample of Γ, near the budget."""
     state = runner.state
-    gates = state.searching.distribution.sample(16, torch.Generator().manual_seed(0)).gates
+    gates = state.searching.distribution.sample(SAMPLES, torch.Generator().manual_seed(0)).gates
     connected = gates[state.net.graph.live(gates).any(1)]
-    return state.net.graph.architecture(connected[0]) if len(connected) else state.fallback
+    if not len(connected):
+        return state.fallback
+    shares = [budget.meter.evaluate(connected) / budget.maximum for budget in state.budgets]
+    used = torch.stack(shares).max(0).values if shares else torch.ones(len(connected))
+    return state.net.graph.architecture(connected[int((used - 1).abs().argmin())])

@@ -35,7 +35,7 @@ def certify(**options: Any) -> int:
 
 @click.command()
 @click.argument("run", type=shared.FILE)
-@click.option("--format", "kind", type=click.Choice(FORMATS), default="onnx", show_default=True)
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="[default: by the suffix of -o, else onnx]")
 @click.option("-o", "--output", type=shared.FILE, help="File to write.  [default: RUN/model.SUFFIX]")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="fp32", show_default=True, help="Of an ONNX file.")
 @click.option(
@@ -75,6 +75,7 @@ def predict(**options: Any) -> None:
     of each class and, with -o, label maps of the size of the images: PNG files whose pixels are class numbers.
 
     \b
+    budgetnet predict runs/run-1 photos/
     budgetnet predict model.onnx cat.png dog.jpg
     budgetnet predict model.safetensors cat.png --json
     budgetnet predict faces.onnx photos/*.jpg -o maps
