@@ -140,3 +140,32 @@ LIBRARY_MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Any]]] 
     "DistilBERT": (distilbert, sentences),
 }
 """By name: how to make the model, and inputs for so many examples."""
+
+
+def encoder_inputs(batch: int) -> dict[str, Tensor]:
+    """Words and a mask for the sentence encoder."""
+    mask = (torch.arange(16)[None] < torch.randint(3, 17, (batch, 1))).long()
+    return {"input_ids": torch.randint(1, 30000, (batch, 16)) * mask, "attention_mask": mask}
+
+
+def _large(batch: int) -> Tensor:
+    return torch.randn(batch, 3, 224, 224)
+
+
+def _long(batch: int) -> dict[str, Tensor]:
+    words = torch.randint(1, 30000, (batch, 128))
+    return {"input_ids": words, "attention_mask": torch.ones_like(words)}
+
+
+STANDARD_MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Any]]] = {
+    "ResNet": (lambda: tf.ResNetForImageClassification(tf.ResNetConfig()), _large),
+    "MobileNetV2": (lambda: tf.MobileNetV2ForImageClassification(tf.MobileNetV2Config()), _large),
+    "ViT": (lambda: tf.ViTForImageClassification(tf.ViTConfig()), _large),
+    "ConvNeXt": (lambda: tf.ConvNextForImageClassification(tf.ConvNextConfig()), _large),
+    "RegNet": (lambda: tf.RegNetForImageClassification(tf.RegNetConfig()), _large),
+    "Swin": (lambda: tf.SwinForImageClassification(tf.SwinConfig(drop_path_rate=0.0)), _large),
+    "SegFormer": (lambda: tf.SegformerForSemanticSegmentation(tf.SegformerConfig(drop_path_rate=0.0)), _large),
+    "BERT": (lambda: tf.BertForSequenceClassification(tf.BertConfig()), _long),
+    "DistilBERT": (lambda: tf.DistilBertForSequenceClassification(tf.DistilBertConfig()), _long),
+}
+"""The same models in the sizes that the library's configurations have by themselves; for the benchmark."""

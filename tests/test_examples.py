@@ -18,9 +18,11 @@ from typing import Any
 import onnxruntime
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch.utils.flop_counter import FlopCounterMode
 
 import budgetnet
-from budgetnet import Architecture, SuperNetwork, data, extract, spaces
+from budgetnet import Architecture, SuperNetwork, data, extract, load, spaces
 
 FOLDER = Path(__file__).parent.parent / "examples"
 NEEDS = {"photos": "image", "tabular": "table", "rhythms": "wave", "text": "ids", "segmentation": "image"}
@@ -160,6 +162,36 @@ def check_own_device(path: Path, out: Path, said: str) -> None:
     assert found < 0.85 * full
 
 
+def check_shrink_resnet(path: Path, out: Path, said: str) -> None:
+    """Half of the multiply-adds, counted by torch on the network that is handed over; the ONNX file says the same."""
+    assert len(path.read_text().splitlines()) < 40, "a user's own model is shrunk in under 40 lines"
+    (entry,) = json.loads((out / "certificate.json").read_text())["budgets"]
+    assert entry["holds"]
+    network = load(out).network.eval()
+    images = torch.randn(3, 1, 14, 14)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        expected = network(images)
+    assert counter.get_total_flops() / 2 / 3 <= entry["maximum"]
+    session = onnxruntime.InferenceSession(out / "model.onnx")
+    (found,) = session.run(None, {session.get_inputs()[0].name: images.numpy()})
+    assert torch.allclose(torch.from_numpy(found), expected, atol=1e-4)
+
+
+def check_shrink_transformer(path: Path, out: Path, said: str) -> None:
+    """The program that is handed over takes both tensors, as the model did, and has fewer weights."""
+    (entry,) = json.loads((out / "certificate.json").read_text())["budgets"]
+    assert entry["holds"]
+    assert entry["measured"] <= entry["maximum"]
+    weights = load_file(out / "weights.safetensors")
+    (full,) = numbers(said, r"(\S+)M parameters")
+    assert sum(tensor.numel() for tensor in weights.values()) < 0.75 * full * 1e6
+    small = torch.export.load(out / "network.pt2").module()
+    with torch.no_grad():
+        outputs = small(torch.randint(0, 20, (3, 12)), torch.zeros(3, 12, dtype=torch.bool))
+    assert outputs.shape == (3, 2)
+    assert numbers(said, r"right for (\d+)% of the test sentences")[0] > 75
+
+
 CHECKS: dict[str, Callable[[Path, Path, str], None]] = {
     "mlp_dag.py": check_mlp_dag,
     "own_loop.py": check_own_loop,
@@ -167,6 +199,8 @@ CHECKS: dict[str, Callable[[Path, Path, str], None]] = {
     "random_link.py": check_random_link,
     "device_and_cloud.py": check_device_and_cloud,
     "input_dependent.py": check_input_dependent,
+    "shrink_resnet.py": check_shrink_resnet,
+    "shrink_transformer.py": check_shrink_transformer,
 }
 
 
