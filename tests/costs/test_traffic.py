@@ -81,7 +81,7 @@ def test_the_smallest_is_that_of_all_architectures(cloud: set[str]) -> None:
     ("content", "words"),
     [
         (None, ["cannot be read", "check the path"]),
-        ("{", ["not JSON"]),
+        ("{", ["does not hold JSON"]),
         ("[]", ['"device"', '"cloud"']),
         ('{"device": ["a"], "cloud": ["b"]}', ["one side"]),
         ('{"edge": ["a"]}', ["one side"]),

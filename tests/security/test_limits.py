@@ -10,12 +10,18 @@ import zlib
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from budgetnet.cli import main
+from budgetnet.cli.options import check_threads
 from budgetnet.costs import bind
 from budgetnet.data.images import PIXELS, image_sizes, read_image
 from budgetnet.errors import UserError
+from budgetnet.records.folder import RunFolder
+from budgetnet.runs.config import Config
 from budgetnet.spaces import build
+from budgetnet.spaces.named import find_architecture
+from budgetnet.training import checkpoint
 from tests.small_runs import mlp
 
 
@@ -58,6 +64,62 @@ def test_the_setting_allows_larger_images(tmp_path: Path, monkeypatch: pytest.Mo
         read_image(file)
     monkeypatch.setenv(PIXELS, "1200")
     assert read_image(file, grey=True).shape == (1, 30, 40)
+
+
+def test_only_the_first_frame_of_an_image_is_decoded(tmp_path: Path) -> None:
+    frames = [Image.new("L", (5, 4), value) for value in (10, 200, 90)]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    assert read_image(tmp_path / "a.gif", grey=True).unique().tolist() == [10]
+
+
+@pytest.mark.parametrize("command", [["search", "--dry-run"], ["sweep", "--dry-run", "--budgets", "macs<=50%"]])
+def test_threads_beyond_a_multiple_of_the_cores_are_refused(
+    capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    most = max(64, 16 * (os.cpu_count() or 1))
+    assert f"give at most {most}" in said(capsys, *command, "--threads", str(most + 1))
+    check_threads(most)
+    assert Config(threads=1000).threads == 1000  # a run of a larger machine still opens
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "pictures"])
+def test_a_link_in_place_of_a_folder_of_a_run_is_not_followed(tmp_path: Path, name: str) -> None:
+    elsewhere, run = tmp_path / "elsewhere", tmp_path / "run"
+    run.mkdir()
+    checkpoint.save(elsewhere, 1, {"a": 1})
+    (elsewhere / "1-image.png").write_bytes(b"secret")
+    (run / name).symlink_to(elsewhere)
+    before = sorted(elsewhere.iterdir())
+    with pytest.raises(UserError, match="symbolic link"), RunFolder(run).locked():
+        pass
+    with pytest.raises(UserError, match="symbolic link"):
+        RunFolder(run).read_bytes(f"{name}/1-image.png")
+    assert checkpoint.load_latest(run / name) == (None, [])
+    assert sorted(elsewhere.iterdir()) == before
+
+
+def test_a_checkpoint_that_is_a_link_is_passed_over(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path / "elsewhere", 1, {"a": 1})
+    (tmp_path / "checkpoints").mkdir()
+    link = tmp_path / "checkpoints" / path.name
+    link.symlink_to(path)
+    assert checkpoint.load_latest(tmp_path / "checkpoints") == (None, [link])
+    assert checkpoint.load_latest(tmp_path / "elsewhere") == ({"a": 1}, [])
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[" * 100_000, b'{"a": 1, "a": 2}'])
+def test_architectures_and_placements_are_read_by_the_checked_reader(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "a.json"
+    file.write_bytes(content)
+    net = mlp()
+    for read in (lambda: find_architecture(net, str(file)), lambda: bind(f"traffic({file})", net)):
+        with pytest.raises(UserError, match=r"a\.json"):
+            read()
+    with file.open("wb") as large:
+        large.truncate(2**27)
+    for read in (lambda: find_architecture(net, str(file)), lambda: bind(f"traffic({file})", net)):
+        with pytest.raises(UserError, match="larger than 64 MB"):
+            read()
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:

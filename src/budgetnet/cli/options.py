@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import click
@@ -13,6 +14,16 @@ from rich.text import Text
 from budgetnet.errors import UserError
 from budgetnet.naming.values import printable
 from budgetnet.records.results import ACCURACY, MetricDescription
+
+THREADS_PER_CORE, THREADS = 16, 64
+"""The most threads that a command line may ask for: so many a core, and so many on any machine."""
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuses a number of threads that this machine has no use for; a run of a larger machine opens all the same."""
+    most = max(THREADS, THREADS_PER_CORE * (os.cpu_count() or 1))
+    if threads is not None and threads > most:
+        raise UserError(f"--threads {threads} are too many for the {os.cpu_count()} cores here; give at most {most}")
 
 
 def print_json(value: Any) -> None:

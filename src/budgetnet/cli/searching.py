@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from budgetnet.budgets.feasibility import Profile, profile
-from budgetnet.cli.options import plain_table, print_json, print_table
+from budgetnet.cli.options import check_threads, plain_table, print_json, print_table
 from budgetnet.costs.units import show
 from budgetnet.errors import Interrupted, UserError
 from budgetnet.naming import own_names
@@ -115,6 +115,7 @@ def _folder(out: Path | None, resume: bool) -> tuple[Path, RunFolder | None]:
 def _configuration(options: dict[str, Any], file: Path | None, resumed: RunFolder | None) -> Config:
     """Defaults, then the file, then the command line; a resumed run stays as it was started."""
     given = {name: value for name, value in options.items() if value is not None and value != ()}
+    check_threads(given.get("threads"))
     if "max_time" in given:
         given["max_time"] = duration(given["max_time"])
     if "architecture" in given:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from budgetnet.cli.options import named_score, plain_table, print_json, print_table
+from budgetnet.cli.options import check_threads, named_score, plain_table, print_json, print_table
 from budgetnet.cli.searching import Stop, minutes
 from budgetnet.costs.units import show
 from budgetnet.errors import UserError
@@ -53,6 +53,7 @@ def sweep(
     **options: Any,
 ) -> int:
     """`budgetnet sweep`: runs many searches and baselines."""
+    check_threads(options.get("threads") if engine == "local" else None)
     plan, out, own = _plan(file, options), _folder(file, out), _own(options)
     if dry_run:
         return _dry_run(plan, as_json, quiet, own)

@@ -8,7 +8,6 @@ reads them. The units of a bundle run as one layer, so a node within a chain of 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from torch import Tensor, fx, nn
 
 from budgetnet.costs.base import Cost, least_path
 from budgetnet.errors import UserError
+from budgetnet.naming.files import read_json
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.slices import Region
 from budgetnet.network.supernet import SuperNetwork
@@ -158,12 +158,7 @@ def _ancestors(node: fx.Node) -> set[fx.Node]:
 
 def read_placement(path: Path, nodes: Sequence[str]) -> frozenset[str]:
     """The nodes in the cloud, from a placement file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"the placement {path} cannot be read ({error.strerror}); check the path") from None
-    except ValueError as error:
-        raise UserError(f"the placement {path} is not JSON ({error}); correct it") from None
+    value = read_json(path)
     sides = set(value) if isinstance(value, dict) else set()
     if len(sides) != 1 or not sides <= {DEVICE, CLOUD} or not isinstance(next(iter(value.values())), list):
         raise UserError(

@@ -31,6 +31,9 @@ LOCK_PAUSE = 0.1
 MARKS = ("config.json", "records.jsonl")
 """A folder with one of these is a run."""
 
+FOLDERS = ("checkpoints", "pictures")
+"""The folders inside a run."""
+
 T = TypeVar("T")
 Json = Mapping[str, Any]
 
@@ -126,8 +129,17 @@ class RunFolder:
         """Writes summary.json: from now on the run is finished."""
         self.write_json("summary.json", summary.to_json())
 
+    def _refuse_link(self, name: str) -> None:
+        """Refuses a link in place of a folder inside this one: it would lead reading and writing elsewhere."""
+        if (self.path / name).is_symlink():
+            raise UserError(
+                f"{self.path / name} is a symbolic link, and none is followed inside a run folder; put the folder there"
+            )
+
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:
+        for parent in Path(name).parents[:-1]:
+            self._refuse_link(str(parent))
         try:
             yield
         except Missing:
@@ -160,6 +172,8 @@ class RunFolder:
                 if time.monotonic() >= deadline:
                     raise UserError(f"another process is at work in {self.path}; wait for it or choose another --out")
                 time.sleep(LOCK_PAUSE)
+            for inside in FOLDERS:
+                self._refuse_link(inside)
             self._clean()
             yield
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from budgetnet.errors import UserError
-from budgetnet.naming.files import is_file
+from budgetnet.naming.files import is_file, read_text
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 
@@ -15,10 +15,7 @@ def find_architecture(net: SuperNetwork, text: str) -> Architecture:
     path = Path(text)
     if text == "full" or text in net.named or not is_file(path):
         return net.architecture(text)
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the architecture file {text} could not be read ({error}); check the path") from None
+    content = read_text(path)
     try:
         architecture = Architecture.from_json(net.graph, content)
     except UserError as error:

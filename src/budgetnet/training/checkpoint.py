@@ -20,7 +20,8 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
-from budgetnet.naming.files import TEMPORARY, write_file
+from budgetnet.errors import UserError
+from budgetnet.naming.files import TEMPORARY, read_bytes, write_file
 
 KEPT = 2
 """A checkpoint and the one before it."""
@@ -82,11 +83,19 @@ def _write(folder: Path, number: int, skeleton: Any, tensors: dict[str, Tensor])
 def load_all(folder: Path) -> Iterator[tuple[Path, Any]]:
     """Every checkpoint, the newest first, with its state; None for a state that is corrupt."""
     for digest, path in _files(folder):
-        content, state = path.read_bytes(), None
-        if hashlib.sha256(content).hexdigest() == digest:
+        content, state = _content(path), None
+        if content and hashlib.sha256(content).hexdigest() == digest:
             with suppress(SafetensorError, ValueError, KeyError, TypeError, IndexError, RecursionError):
                 state = _load(content)
         yield path, state
+
+
+def _content(path: Path) -> bytes:
+    """What a checkpoint holds; nothing if it is a link, no regular file, or cannot be read."""
+    try:
+        return read_bytes(path, follow=False)
+    except UserError:
+        return b""
 
 
 def load_latest(folder: Path) -> tuple[Any, list[Path]]:
@@ -112,7 +121,7 @@ def _clear(folder: Path, newest: Path) -> None:
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Digest and path of the checkpoints in a folder, newest first."""
-    if folder.is_dir():
+    if folder.is_dir() and not folder.is_symlink():
         for path in sorted(folder.iterdir(), reverse=True):
             if match := _NAME.fullmatch(path.name):
                 yield match[2], path
