@@ -7,26 +7,21 @@ with smaller numbers. A case is one file of a copied run changed, and one comman
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import random
+import re
 import shutil
-import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
+from benchmarks._cases import Found, limited, quietly, run_case
 from benchmarks._common import arguments, pin_threads, write_result
 from benchmarks._mutations import bytes_of, text_of, value_of
 from budgetnet.budgets.budget import parse
-from budgetnet.cli import main as command_line
 from budgetnet.cli.options import input_shape, whole_numbers
 from budgetnet.costs import units
 from budgetnet.data import load as load_data
@@ -39,10 +34,8 @@ from budgetnet.spaces import build, resnet_fabric
 from budgetnet.spaces.named import find_architecture
 
 SPACE, DATA = "resnet-fabric:width=1,channels=2,groups=2", "embedded:size=8,limit=60"
-CODES = (0, 1, 2, 3, 130)
-LIMIT = 20.0
-"""Seconds that a case may take."""
-SLOW, SLOW_SHARE = ("certify", "cost", "draw", "export", "search", "sweep"), 0.05
+SLOW, SLOW_SHARE = ("certify", "cost", "draw", "export", "report", "search", "sweep"), 0.04
+CHECKPOINT = re.compile(r"(\d{8}-)[0-9a-f]{64}(\.checkpoint)")
 BUDGETS = (
     "macs<=40.9M",
     "params<=60%",
@@ -55,56 +48,7 @@ BUDGETS = (
     "macs ≤ 1e3",
 )
 Grammar = tuple[Callable[[str], object], tuple[str, ...]]
-UNEXPECTED = "budgetnet did not expect this"
 TRAP = "open('sprung', 'w')\ndef spring(*arguments, **options):\n    open('sprung', 'w')\n"
-
-
-class TooLong(BaseException):
-    """A case did not end in time; not an `Exception`, so that nothing on its way can catch it."""
-
-
-@dataclass
-class Found:
-    """What a series of cases showed."""
-
-    cases: int = 0
-    codes: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-    slowest: float = 0.0
-
-    def report(self) -> dict[str, Any]:
-        """For a result file."""
-        return {
-            "cases": self.cases,
-            "codes": dict(sorted(self.codes.items())),
-            "faults": len(self.faults),
-            "first_faults": self.faults[:20],
-            "slowest_seconds": round(self.slowest, 2),
-        }
-
-
-@contextlib.contextmanager
-def limited(seconds: float = LIMIT) -> Iterator[None]:
-    """Ends what takes longer."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise TooLong
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def quietly(words: Sequence[str]) -> tuple[int, str]:
-    """Exit code and stderr of a command in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = command_line(list(words))
-    return code, err.getvalue()
 
 
 def make_run(folder: Path) -> Path:
@@ -182,12 +126,16 @@ def commands(name: str, run: Path, out: Path) -> list[list[str]]:
     if name == "settings.toml":
         words = ["--out", str(out / "new"), "--quiet"]
         return [
+            ["settings", str(run / name)],
             ["search", "--config", str(run / name), "--dry-run", *words],
             ["sweep", str(run / name), "--dry-run", *words],
         ]
     if name.endswith(".checkpoint"):
-        return [["search", "--resume", "--out", folder, "--quiet", "--max-time", "1s"]]
+        return [["restore", folder], ["search", "--resume", "--out", folder, "--quiet", "--max-time", "1s"]]
     every = [["show", folder], ["runs", str(run.parent)], ["show", folder, "--json"], ["certify", folder]]
+    if name in ("structure.json", "architecture.json", "weights.safetensors", "data.json", "config.json"):
+        every.append(["load", folder])
+    every.append(["report", folder, "-o", str(out / "a.html"), "--force"])
     every.append(["export", folder, "--format", "safetensors", "-o", str(out / "a.safetensors"), "--force"])
     every.append(["draw", folder, "-o", str(out / "a.svg"), "--force"])
     if name == "architecture.json":
@@ -207,33 +155,36 @@ def folders(made: Path, cases: int, seed: int, work: Path) -> Found:
     (work / "trap.py").write_text(TRAP)
     names = sorted(str(path.relative_to(made)) for path in made.rglob("*") if path.is_file() and path.name != ".lock")
     originals = {name: (made / name).read_bytes() for name in names}
-    rare = {
-        name
-        for name in names
-        if name.endswith(".checkpoint") or name in ("records.jsonl", "profile.json", "settings.toml")
-    }
     before = _seen(work)
     with contextlib.chdir(work):
         for _ in range(cases):
             name = rng.choice(names)
-            if name in rare and rng.random() < 0.98:
-                name = rng.choice(("config.json", "model.safetensors", "summary.json", "certificate.json"))
-            (run / name).parent.mkdir(exist_ok=True)
-            (run / name).write_bytes(mutated(name, originals[name], rng))
+            changed = mutated(name, originals[name], rng)
+            target = run / (_renamed(name, changed) if rng.random() < 0.7 else name)
+            target.parent.mkdir(exist_ok=True)
+            (run / name).unlink()
+            target.write_bytes(changed)
             if name.endswith(".checkpoint"):
                 (run / "summary.json").unlink()
             words = _chosen(commands(name, run, out), rng)
-            _case(words, found, f"{name}: {' '.join(words[:2])}")
+            run_case(words, found, f"{name}: {' '.join(words[:2])}")
             if _seen(work) != before:
                 found.faults.append(f"{name}: {words} changed a file outside the run")
                 before = _seen(work)
-            if name.endswith(".checkpoint") or words[0] in ("search", "sweep"):
+            if words[0] in ("search", "sweep"):
                 shutil.rmtree(run)
                 shutil.copytree(made, run)
                 shutil.rmtree(out / "new", ignore_errors=True)
             else:
-                (run / name).write_bytes(originals[name])
+                target.unlink()
+                for whole in {name, "summary.json"}:
+                    (run / whole).write_bytes(originals[whole])
     return found
+
+
+def _renamed(name: str, data: bytes) -> str:
+    """A checkpoint is named by its content, which a hostile hand can compute, too."""
+    return CHECKPOINT.sub(rf"\g<1>{sha256(data)}\g<2>", name)
 
 
 def _chosen(every: list[list[str]], rng: random.Random) -> list[str]:
@@ -244,26 +195,6 @@ def _chosen(every: list[list[str]], rng: random.Random) -> list[str]:
 
 def _seen(work: Path) -> list[tuple[str, int]]:
     return sorted((path.name, path.stat().st_size) for path in work.iterdir() if path.is_file())
-
-
-def _case(words: Sequence[str], found: Found, what: str) -> None:
-    start = time.perf_counter()
-    found.cases += 1
-    try:
-        with limited():
-            code, said = quietly(words)
-    except TooLong:
-        found.faults.append(f"{what}: more than {LIMIT:g} s")
-        return
-    except BaseException as error:  # the program itself may not end
-        found.faults.append(f"{what}: {type(error).__name__}: {error!s:.200}")
-        return
-    found.slowest = max(found.slowest, time.perf_counter() - start)
-    found.codes[str(code)] += 1
-    if code not in CODES or UNEXPECTED in said or "Traceback" in said:
-        found.faults.append(f"{what}: {code}, {said.strip()[-300:]}")
-        if "--where" in sys.argv:
-            print(quietly([*words, "--debug"])[1][-1500:])
 
 
 def grammars() -> dict[str, Grammar]:

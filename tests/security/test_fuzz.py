@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks import fuzz
+import pytest
 
-FILES, TEXTS, SEED = 300, 2000, 7
+from benchmarks import fuzz
+from benchmarks._cases import Found, run_case
+
+FILES, TEXTS, SEED = 2_000, 10_000, 7
 
 
 def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
@@ -24,18 +27,19 @@ def test_mutated_texts_are_read_or_refused() -> None:
     assert found.codes["refused"] > TEXTS / 2
 
 
-def test_the_fuzzer_sees_a_fault(tmp_path: Path) -> None:
+def test_the_fuzzer_sees_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that could see nothing would pass all the same."""
-    found = fuzz.Found()
-    fuzz._case(["cost", "resnet-fabric:width=1", "--input", "1x8x8"], found, "fine")
+    found = Found()
+    run_case(["cost", "resnet-fabric:width=1", "--input", "1x8x8"], found, "fine")
     assert found.faults == []
+    for error in (KeyError("x"), PermissionError(13, "denied", "file")):
 
-    def broken(_: object) -> tuple[int, str]:
-        return 2, f"error: KeyError: x; {fuzz.UNEXPECTED}"
+        def broken(*arguments: object, problem: Exception = error, **options: object) -> None:
+            raise problem
 
-    original, fuzz.quietly = fuzz.quietly, broken  # type: ignore[assignment]
-    try:
-        fuzz._case(["cost"], found, "broken")
-    finally:
-        fuzz.quietly = original
-    assert len(found.faults) == 1
+        monkeypatch.setattr("budgetnet.cli.cost.build", broken)
+        run_case(["cost", "resnet-fabric"], found, "broken")
+    assert len(found.faults) == 2
+    assert "KeyError" in found.faults[0]
+    assert "PermissionError" in found.faults[1]
+    assert "error: file cannot be used (denied); check the path" in found.faults[1]
