@@ -57,7 +57,8 @@ OPERATIONS = TORCH + _names("""
 _to_copy _unsafe_view adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d add_ alias
 as_strided avg_pool1d avg_pool2d avg_pool3d celu col2im constant_pad_nd contiguous convolution cumprod detach
 detach_ div_ elu empty_like expand feature_dropout fill glu hardsigmoid hardswish hardswish_ hardtanh_ im2col index
-leaky_relu leaky_relu_ lift_fresh_copy linear logsumexp masked_fill_ max_pool1d max_pool2d max_pool3d mish mul_
+gru leaky_relu leaky_relu_ lift_fresh_copy linear logsumexp lstm rnn_relu rnn_tanh
+masked_fill_ max_pool1d max_pool2d max_pool3d mish mul_
 new_full new_ones new_zeros one_hot pad reflection_pad1d reflection_pad2d relu6 relu_ repeat replication_pad1d
 replication_pad2d scaled_dot_product_attention selu silu silu_ slice softplus sub_ sym_size to type_as unfold
 unsafe_split upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d
