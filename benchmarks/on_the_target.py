@@ -35,6 +35,7 @@ from budgetnet import data
 from budgetnet.costs.latency import runtimes, timing
 from budgetnet.costs.latency.meter.program import TOKEN, write_program
 from budgetnet.costs.latency.remote import Target
+from budgetnet.costs.named import TARGETS
 from budgetnet.network.extract import extract
 from budgetnet.spaces import build
 
@@ -230,7 +231,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
     pin_threads()
-    os.environ[TOKEN] = "a-token-for-this-benchmark-only"
+    os.environ |= {TOKEN: "a-token-for-this-benchmark-only", TARGETS: f"{DIRECT},{DELAYED}"}
     shutil.rmtree(arguments.runs, ignore_errors=True)
     arguments.runs.mkdir(parents=True)
     with namespace():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import typing
 from collections.abc import Callable, Collection
@@ -20,6 +21,7 @@ from budgetnet.costs.steps import steps
 from budgetnet.costs.traffic import traffic
 from budgetnet.errors import UserError, user_code
 from budgetnet.naming import convert, load_object, written_options
+from budgetnet.naming.values import printable
 from budgetnet.network.supernet import SuperNetwork
 
 CostFactory = Callable[..., Callable[..., float]]
@@ -55,6 +57,8 @@ ALSO_CALLED = {
     "time": "latency",
 }
 """What people call some costs elsewhere; a flop is half a multiply-add, so that a number would mean another limit."""
+TARGETS = "BUDGETNET_METER_TARGETS"
+"""The environment variable that may list addresses of meters, for runs that are certified or resumed."""
 
 _CALL = re.compile(r"\s*([\w.:-]+)\s*(?:\((.*)\))?\s*")
 
@@ -83,6 +87,8 @@ def bind(cost: str | CostFactory, net: SuperNetwork, *, own: Collection[str] = (
         return Meter(_own_cost(load_object(name, "a cost", COSTS, own), name, net, arguments), own=True)
     kind = COSTS[name]
     given = _arguments(kind.factory, arguments, name)
+    if given.get("target"):
+        _check_target(given["target"], own)
     if ":" in given.get("runtime", ""):
         given["runtime"] = _own_runtime(given["runtime"], own)
     made = kind.factory(net, **given)
@@ -96,6 +102,15 @@ def _parts(cost: str) -> tuple[str, str]:
     if match is None:
         raise UserError(f"{cost!r} does not name a cost; write NAME or NAME(arguments), such as macs or steps(4)")
     return match[1], match[2] or ""
+
+
+def _check_target(url: str, own: Collection[str]) -> None:
+    """A file cannot send networks and the user's token to an address of its choice."""
+    if url not in own and url not in os.environ.get(TARGETS, "").split(","):
+        raise UserError(
+            f"the target {url!r:.100} was not named by you, and a file cannot say where a token is sent; repeat the "
+            f"budget with --budget, or set {TARGETS}={printable(url, 100)}"
+        )
 
 
 def _own_runtime(name: str, own: Collection[str]) -> Runtime:

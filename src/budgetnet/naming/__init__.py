@@ -30,11 +30,14 @@ def split_name(text: str, known: Iterable[str]) -> tuple[str, str]:
 
 
 _OWN = re.compile(r"\s*([^\W\d][\w.]*:[^\W\d]\w*)(?!\w|\s*=)")
+_OWN_TARGET = re.compile(r"[(,]\s*target\s*=\s*([^\s,()<≤]+)")
 _OWN_RUNTIME = re.compile(r"[(,]\s*runtime\s*=\s*([^\W\d][\w.]*:[^\W\d]\w*)\s*[,)]")
 
 
 def own_names(*texts: str) -> frozenset[str]:
-    """The `package.module:name` that each of these texts begins with or has as its runtime: what may be loaded.
+    """The `package.module:name` that each of these texts begins with or has as its runtime, and its target.
+
+    That is the code which may be loaded, and the addresses which may be sent networks and a token.
 
     Args:
         texts: Spaces, costs or budgets as the user wrote them on the command line or gave them in Python; texts from
@@ -43,7 +46,7 @@ def own_names(*texts: str) -> frozenset[str]:
     Returns:
         Names for the argument `own` of everything that loads code by name.
     """
-    found = (match for text in texts for match in (_OWN.match(text), _OWN_RUNTIME.search(text)))
+    found = (m for text in texts for m in (_OWN.match(text), _OWN_RUNTIME.search(text), _OWN_TARGET.search(text)))
     return frozenset(match[1] for match in found if match)
 
 

@@ -218,7 +218,17 @@ def test_a_runtime_by_name_is_loaded_only_where_the_user_names_it(net: SuperNetw
         bind(text, net)
     with pytest.raises(UserError, match="derive it from"):
         bind("latency(runtime=builtins:dict)", net, own={"builtins:dict"})
-    assert own_names("latency(target=http://pi:8700)<=3ms") == set()
+
+
+def test_a_file_cannot_say_where_a_token_is_sent(net: SuperNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "latency(batch=2, target=http://pi:8700)"
+    assert own_names(f"{text}<=3ms") == {"http://pi:8700"}
+    for cost in (text, "peak_memory(target=http://pi:8700)"):
+        with pytest.raises(UserError, match="a file cannot say where a token is sent"):
+            bind(cost, net)
+        assert bind(cost, net, own=own_names(f"{text}<=3ms")).cost.measured
+    monkeypatch.setenv("BUDGETNET_METER_TARGETS", "http://other:1,http://pi:8700")
+    assert bind(text, net).cost.measured
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             request_seconds=given.max_request_seconds,
         )
         server = Server((given.host, given.port), token, limits, _log)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     _serve(server, token if shown else None)
