@@ -120,8 +120,8 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
 
 def _try_export(job: Job, checked: Checked, folder: RunFolder, options: Options) -> None:
     """Says before any training what will not be written after it."""
-    if (folder.path / "records.jsonl").exists():
-        return
+    if (folder.path / "records.jsonl").exists() or job.config.space.partition(":")[0] in SPACES:
+        return  # a run that goes on has been tried, and built-in spaces can be written
     try:
         program(extract(job.net, checked.architecture).cpu().eval(), job.net.input_shape, job.net.input_dtype)
     except UserError as error:
