@@ -41,6 +41,7 @@ from budgetnet.runs.job import Checked, Job, check_job, make_runner, make_traine
 from budgetnet.runs.result import Result, load, raw_examples
 from budgetnet.runs.resume import check_origin, fingerprint, restore
 from budgetnet.runs.stored import INT8_FILE, STRUCTURE_FILE, write_structure
+from budgetnet.spaces import SPACES
 from budgetnet.strategies.archive import lines as archive_lines
 from budgetnet.strategies.recipes import TIME_SHARES
 from budgetnet.strategies.runner import Outcome, Runner
