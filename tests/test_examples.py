@@ -192,8 +192,40 @@ def check_shrink_transformer(path: Path, out: Path, said: str) -> None:
     assert numbers(said, r"right for (\d+)% of the test sentences")[0] > 75
 
 
+def check_trained_table(path: Path, out: Path, said: str) -> None:
+    """Accuracy and multiply-adds before and after, from the layers of the two networks themselves."""
+    example = module_of(path)
+    x, y = example.rows(1000, 3)
+    before, after = example.trained_model(), budgetnet.load(out / "run").model.eval()
+    accuracies = [100 * float((model(x).argmax(1) == y).float().mean()) for model in (before, after)]
+    assert numbers(said, r"test accuracy: (\S+)% before, (\S+)% after") == pytest.approx(accuracies, abs=0.11)
+    macs = [sum(m.weight.numel() for m in n.modules() if isinstance(m, torch.nn.Linear)) for n in (before, after)]
+    assert macs[1] <= macs[0] / 2
+    assert accuracies[1] > accuracies[0] - 5
+    assert "teacher: self; certified: yes" in said
+
+
+def check_trained_signal(path: Path, out: Path, said: str) -> None:
+    """One importance pass for two networks, each certified, and what they are worth from the networks themselves."""
+    example = module_of(path)
+    x, y = example.signals(500, 3)
+    folders = sorted(file.parent for file in out.glob("*/summary.json"))
+    assert len(folders) == 2
+    assert (out / "importance.safetensors").exists()
+    assert said.count("certified: yes") == 2
+    for share in (60, 30):
+        network = budgetnet.load(out / f"macs-{share}pct").model.eval()
+        right = float((network(x).argmax(1) == y).float().mean())
+        (part,) = [part for part in said.split("macs<=") if part.startswith(f"{share}%")]
+        assert numbers(part, r"test accuracy \S+ before, (\S+) after") == pytest.approx([right], abs=0.0021)
+        was, now = numbers(part, r": (\d+) multiply-adds before, (\d+) after")
+        assert now <= share / 100 * was
+
+
 CHECKS: dict[str, Callable[[Path, Path, str], None]] = {
     "mlp_dag.py": check_mlp_dag,
+    "trained_table.py": check_trained_table,
+    "trained_signal.py": check_trained_signal,
     "own_loop.py": check_own_loop,
     "own_device.py": check_own_device,
     "random_link.py": check_random_link,

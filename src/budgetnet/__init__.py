@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from budgetnet.network.graph import Architecture, Edge, Graph
     from budgetnet.network.supernet import SuperNetwork
     from budgetnet.runs.config import Config
+    from budgetnet.runs.family import search_family
     from budgetnet.runs.result import Result, load
     from budgetnet.runs.search import search
     from budgetnet.spaces.from_model import from_model
@@ -49,6 +50,7 @@ __all__ = [
     "from_model",
     "load",
     "search",
+    "search_family",
     "spaces",
 ]
 
@@ -69,6 +71,7 @@ _MODULES = {
     "from_model": "spaces.from_model",
     "load": "runs.result",
     "search": "runs.search",
+    "search_family": "runs.family",
 }
 """The module of every public name that is not a module itself."""
 

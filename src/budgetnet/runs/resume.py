@@ -29,7 +29,7 @@ def fingerprint(job: Job) -> dict[str, str]:
     """
     config = job.config
     shapes = [(name, tuple(value.shape)) for name, value in job.net.state_dict().items()]
-    recipe = {f.name: getattr(job.recipe, f.name) for f in dataclasses.fields(job.recipe)}  # type: ignore[arg-type]
+    recipe = {f.name: getattr(job.recipe, f.name) for f in dataclasses.fields(job.recipe) if f.compare}  # type: ignore[arg-type]
     taught = {} if job.teacher is None else {"teacher": job.teacher.name}
     return {
         **taught,

@@ -14,10 +14,13 @@ from functools import partial
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from budgetnet.data.feeds import Batch
 from budgetnet.data.nested import rows
+from budgetnet.errors import UserError
 from budgetnet.network.slices import Axis, Region
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.training.tasks import Task
@@ -60,6 +63,29 @@ class Importance:
 
     def __repr__(self) -> str:
         return f"Importance({len(self.edges)} edges)"
+
+    def to_bytes(self) -> bytes:
+        """As a safetensors file."""
+        named = {f"order.{operation}.{axis}": order for (operation, axis), order in self.orders.items()}
+        return save({"edges": self.edges, **named})
+
+    @staticmethod
+    def from_bytes(content: bytes, net: SuperNetwork, where: str) -> Importance:
+        """From such a file; one of another network is refused."""
+        try:
+            found = load(content)
+            edges = found.pop("edges")
+            orders = {(int(a), int(b)): order for name, order in found.items() for _, a, b in [name.split(".")]}
+        except (SafetensorError, KeyError, ValueError):
+            raise UserError(f"{where} does not hold the importance of a network's units; delete it") from None
+        for (operation, axis), order in orders.items():
+            region = net.edge_modules[operation] if operation < len(net.edge_modules) else None
+            blocks = region.axes[axis].blocks if isinstance(region, Region) and axis < len(region.axes) else 0
+            if not torch.equal(order.sort().values, torch.arange(blocks)):
+                raise UserError(f"{where} was measured on another network; delete it")
+        if edges.shape != (len(net.graph.edges),):
+            raise UserError(f"{where} was measured on another network; delete it")
+        return Importance(edges, orders)
 
     def arrange(self, net: SuperNetwork) -> None:
         """Fills units in the order of importance: unit 0 holds the best blocks. What the network computes stays."""

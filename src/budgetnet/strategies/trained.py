@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from budgetnet.data.feeds import Batch, Feed
 from budgetnet.data.nested import rows
 from budgetnet.errors import UserError
+from budgetnet.naming.files import read_bytes, write_file
 from budgetnet.network.graph import Architecture
 from budgetnet.strategies import recipes
 from budgetnet.strategies.candidates import NOISE, Candidates, Chooser
@@ -41,18 +43,18 @@ class MeasureImportance:
 
     Args:
         examples: Training examples of the pass.
-        prepared: What an earlier pass found, if several searches share it.
+        shared: A file that keeps what the pass found, if several searches share it; the first of them writes it.
     """
 
     examples: int
-    prepared: Importance | None = None
+    shared: Path | None = None
     name: ClassVar[str] = "importance"
 
     def run(self, state: SearchState, trainer: Trainer) -> SearchState:
         """See `Phase`."""
         clock = time.monotonic()
         trainer.record("phase", self.name, 0, {"steps": self.examples, "unit": "examples"}, epoch=0)
-        found = self.prepared or self.measured(state, trainer)
+        found = self.measured(state, trainer)
         found.arrange(state.net)
         state.inherited = Inherited(found.edges)
         state.start = importance_start(state.budgets, state.net.graph, found.edges, state.fallback)
@@ -62,8 +64,13 @@ class MeasureImportance:
         return state
 
     def measured(self, state: SearchState, trainer: Trainer) -> Importance:
-        """The importance on training data."""
-        return measure(state.net, trainer.task, self._batches(trainer.train))
+        """The importance on training data, or what another search has found."""
+        if self.shared is not None and self.shared.exists():
+            return Importance.from_bytes(read_bytes(self.shared), state.net, str(self.shared))
+        found = measure(state.net, trainer.task, self._batches(trainer.train))
+        if self.shared is not None:
+            write_file(self.shared, found.to_bytes())
+        return found
 
     def _batches(self, train: Feed) -> Iterator[Batch]:
         """Training batches until there are enough examples, of one epoch at most."""
@@ -160,12 +167,12 @@ class TrainedRecipe(Recipe):
         importance_examples: Training examples of the importance pass.
         search_lr: The learning rate of the weights while Γ learns, as a share of `lr`; Γ learns if `search_epochs` is
             above zero.
-        prepared: What an earlier importance pass found, if several searches share it.
+        shared: A file that keeps what the importance pass found, if several searches share it.
     """
 
     importance_examples: int = 1024
     search_lr: float = 0.05
-    prepared: Importance | None = field(default=None, repr=False, compare=False)
+    shared: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -189,7 +196,7 @@ class TrainedRecipe(Recipe):
         if fixed:
             return (finish,)
         racers = self.racers if self.races else 1
-        importance = MeasureImportance(self.importance_examples, self.prepared)
+        importance = MeasureImportance(self.importance_examples, self.shared)
         search = Search(self.search_epochs, lambda progress: self.search_lr * self.lr, Sampling(seed, self.groups))
         return (
             importance,
