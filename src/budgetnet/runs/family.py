@@ -72,7 +72,9 @@ def search_family(
     folder = Path(out)
     texts = [budgets] if isinstance(budgets, str) else list(budgets)
     if recipe is None or isinstance(recipe, str):
-        known: dict[str, Any] = {name: options[name] for name in ("epochs", "groups", "batch_size", "penalty") if name in options}
+        known: dict[str, Any] = {
+            name: options[name] for name in ("epochs", "groups", "batch_size", "penalty") if name in options
+        }
         config = from_mapping({"budgets": tuple(texts), "recipe": recipe, "data": "own", **known}, "search_family()")
         recipe = config.make_recipe("classification", net.trained)
     chosen = sharing(recipe, folder)
