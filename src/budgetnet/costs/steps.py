@@ -46,7 +46,19 @@ class Steps(Cost):
 
     def evaluate(self, live: Tensor) -> Tensor:
         """The ticks of each row of live gates (n × edges), float64."""
-        return torch.tensor([schedule.ticks for schedule in self.schedules(live)], dtype=torch.float64)
+        if not self.graph.bundles:
+            return torch.tensor([schedule.ticks for schedule in self.work_schedules(live)], dtype=torch.float64)
+        # rows that differ only in the units that they keep of a bundle have the same schedule
+        first = torch.tensor([operation.axes[0][0] for operation in self.graph.operations])
+        rows, which = torch.unique(self._operations(live), dim=0, return_inverse=True)
+        different = torch.zeros(len(rows), live.shape[1], dtype=torch.bool)
+        different[:, first] = rows
+        ticks = [schedule.ticks for schedule in self.work_schedules(different)]
+        return torch.tensor(ticks, dtype=torch.float64)[which]
+
+    def _operations(self, live: Tensor) -> Tensor:
+        """Which operations (n × operations) have a live edge."""
+        return torch.stack([live[:, list(operation.axes[0])].any(1) for operation in self.graph.operations], 1)
 
     def schedules(self, live: Tensor) -> list[Schedule]:
         """A schedule for each row of live gates; all live units of a bundle start when the bundle does."""
@@ -59,7 +71,7 @@ class Steps(Cost):
         """The same with what runs as one call: operations, the nodes of `work`, the head, in the order of `costs`."""
         rows = live.numpy()
         if self.graph.bundles:
-            rows = np.stack([rows[:, operation.axes[0]].any(1) for operation in self.graph.operations], 1)
+            rows = self._operations(live).numpy()
         priorities = self._priorities(rows)
         return [self._schedule(row, priority) for row, priority in zip(rows.tolist(), priorities.tolist(), strict=True)]
 
