@@ -23,6 +23,8 @@ ORDER = {
 }
 """The rooms from top to bottom, each with its files, as ARCHITECTURE.md has them."""
 ROOMS = list(ORDER)
+LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+"""Lines."""
 
 OPTIONAL = ("onnx", "onnxruntime", "onnxscript", "altair", "vl_convert", "tensorboard", "dask", "distributed", "pandas")
 
@@ -131,6 +133,17 @@ def test_the_top_of_the_package_is_short_and_no_room_hides_a_function() -> None:
     assert len(ROOMS) <= 16
     hidden = [room for room in ROOMS if callable(getattr(budgetnet, room, None))]
     assert not hidden
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_are_short_enough_to_be_read_at_once(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= LONGEST_FILE, f"{path.relative_to(ROOT)} is too long: split it by concept"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            words = ast.get_docstring(node, clean=False) or ""  # an argument may be explained at any length
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1 - (words.count("\n") + 1 if words else 0)
+            assert lines <= LONGEST_FUNCTION, f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {lines} lines"
 
 
 def test_nobody_imports_the_conformance_suites() -> None:

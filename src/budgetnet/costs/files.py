@@ -16,7 +16,7 @@ from budgetnet.costs.counts import AdditiveCost, BundleCost
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.latency.predictor import error
-from budgetnet.costs.latency.runtimes import roughly_int8
+from budgetnet.costs.latency.samples import roughly_int8
 from budgetnet.errors import UserError
 from budgetnet.export.folding import fold, folded_calls
 from budgetnet.export.int8 import check_precision

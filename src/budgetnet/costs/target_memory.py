@@ -17,10 +17,10 @@ from torch import Tensor, fx
 from budgetnet.costs.base import Cost
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
-from budgetnet.costs.latency.cost import gates_of, key_of
 from budgetnet.costs.latency.predictor import random_architectures
 from budgetnet.costs.latency.remote import Target
 from budgetnet.costs.latency.runtimes import OnnxRuntime, check, reference_file
+from budgetnet.costs.latency.samples import gates_of, key_of
 from budgetnet.export.pieces import Pieces
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture

@@ -19,7 +19,7 @@ from budgetnet.records.folder import new_folder
 from budgetnet.records.records import Sink
 from budgetnet.records.results import DataDescription
 from budgetnet.runs.arguments import check_arguments, check_network
-from budgetnet.runs.config import from_mapping
+from budgetnet.runs.config import Config, from_mapping
 from budgetnet.runs.execute import Options, execute
 from budgetnet.runs.inherited import make_teacher, original_of
 from budgetnet.runs.job import Job, check_examples, check_job, estimated_seconds
@@ -113,18 +113,9 @@ def search(
     Returns:
         The `Result`; a `DryRun` if asked for.
     """
-    check_network(net)
-    if train is None or validation is None:
-        raise UserError("search() was given no training or no validation data; it needs both, of different examples")
+    _check_given(net, train, validation)
     asked = check_arguments(budgets, recipe, out, augmentation)
-    name = recipe if recipe is None or isinstance(recipe, str) else recipe.name
-    given = {"space": OWN, "data": OWN, "budgets": tuple(map(str, asked)), "recipe": name, **settings}
-    config = from_mapping(given, "search()")
-    if recipe is None or isinstance(recipe, str):
-        chosen = config.make_recipe("classification", net.trained)
-    else:
-        chosen = config.adjusted(recipe)
-    config = replace(config, recipe=chosen.name)
+    config, chosen = _configured(net, asked, recipe, settings)
     chosen, factory = trained_with(
         chosen, net, optimizer=optimizer, lr=lr, weight_decay=weight_decay, schedule=schedule, clip=clip
     )
@@ -144,16 +135,35 @@ def search(
     task = Task.of(loss, metric, forward)
     for feed in feeds:
         check_examples(net, feed, classes=net.shapes.output[0] if task.loss is cross_entropy else None, task=task)
-    about = _described(net, feeds[1], task, tuple(classes))
-    parsed = _parsed(asked, net, feeds[1])
     original = original_of(net)
     taught = make_teacher(teacher, net, original, isinstance(chosen, TrainedRecipe))
-    made = (net, task, feeds[0], feeds[1], feeds[2], parsed, chosen, config, about)
+    about = _described(net, feeds[1], task, tuple(classes))
+    made = (net, task, feeds[0], feeds[1], feeds[2], _parsed(asked, net, feeds[1]), chosen, config, about)
     job = Job(*made, device=device, optimizer=factory, original=original, teacher=taught)
     if dry_run:
         return _forecast(job)
     options = Options(quiet=quiet, resume=resume, lr_scale=lr_scale, sinks=sinks, callbacks=callbacks, say=_say(quiet))
     return execute(job, Path(out) if out is not None else new_folder(), options)
+
+
+def _check_given(net: Any, train: Any, validation: Any) -> None:
+    check_network(net)
+    if train is None or validation is None:
+        raise UserError("search() was given no training or no validation data; it needs both, of different examples")
+
+
+def _configured(
+    net: SuperNetwork, asked: Sequence[BudgetLike], recipe: str | Strategy | None, settings: Mapping[str, Any]
+) -> tuple[Config, Strategy]:
+    """The configuration of a run from Python, and its recipe."""
+    name = recipe if recipe is None or isinstance(recipe, str) else recipe.name
+    given = {"space": OWN, "data": OWN, "budgets": tuple(map(str, asked)), "recipe": name, **settings}
+    config = from_mapping(given, "search()")
+    if recipe is None or isinstance(recipe, str):
+        chosen = config.make_recipe("classification", net.trained)
+    else:
+        chosen = config.adjusted(recipe)
+    return replace(config, recipe=chosen.name), chosen
 
 
 def _parsed(budgets: Sequence[BudgetLike], net: SuperNetwork, validation: Feed) -> list[Budget]:

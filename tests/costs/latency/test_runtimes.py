@@ -18,6 +18,7 @@ from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.latency import runtimes, timing
 from budgetnet.costs.latency.cost import Effort, Latency
 from budgetnet.costs.latency.runtimes import RUNTIMES, BenchProgram, OnnxRuntime, Runtime, Subject
+from budgetnet.costs.latency.samples import random_images
 from budgetnet.errors import UserError
 from budgetnet.export.description import Description
 from budgetnet.export.formats import pack_onnx
@@ -54,7 +55,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", [name for name in RUNTIMES if name != "compile"])
 def test_every_runtime_exports_loads_runs_and_agrees(name: str, network: fx.GraphModule) -> None:
     runtime = runtimes.make(name)
-    images = runtimes.random_images(3, SHAPE)
+    images = random_images(3, SHAPE)
     exported = runtime.export(network, SHAPE)
     with torch.inference_mode():
         scaled = torch.from_numpy(images) / 127.5 - 1 if runtime.form == "exported" else torch.from_numpy(images)
@@ -71,7 +72,7 @@ def test_every_runtime_exports_loads_runs_and_agrees(name: str, network: fx.Grap
 
 def deliverable(net: SuperNetwork, network: fx.GraphModule) -> Deliverable:
     description = Description("own", net.graph.full.to_json(), SHAPE, ("a", "b", "c"))
-    samples = [torch.from_numpy(runtimes.random_images(8, SHAPE))]
+    samples = [torch.from_numpy(random_images(8, SHAPE))]
     return Deliverable(
         net.graph.full,
         network,
@@ -162,7 +163,7 @@ def test_times_that_are_none_are_refused(times: list[float]) -> None:
 def test_outputs_that_do_not_agree_are_refused(net: SuperNetwork, network: fx.GraphModule) -> None:
     wrong = Wrong()
     exported = wrong.export(network, SHAPE)
-    assert wrong.compare(exported, OnnxRuntime(), exported, runtimes.random_images(2, SHAPE)) > 0.1
+    assert wrong.compare(exported, OnnxRuntime(), exported, random_images(2, SHAPE)) > 0.1
 
     class Other(Runtime):
         load, run = wrong.load, wrong.run  # type: ignore[assignment]

@@ -21,6 +21,7 @@ from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
 from budgetnet.costs.latency import predictor, runtimes, timing
 from budgetnet.costs.latency.runtimes import Runtime
+from budgetnet.costs.latency.samples import gates_of, key_of, random_inputs, roughly_int8
 from budgetnet.costs.latency.timing import Series
 from budgetnet.errors import UserError
 from budgetnet.export.int8 import check_precision
@@ -198,7 +199,7 @@ class Latency(Cost):
         if self._elsewhere or isinstance(self.runtime, runtimes.BenchProgram | runtimes.OnnxRuntime):
             return {}
         source: Runtime = runtimes.OnnxRuntime() if self.runtime.onnx else runtimes.Eager()
-        images = runtimes.random_inputs(self.net.inputs, COMPARED)
+        images = random_inputs(self.net.inputs, COMPARED)
         with runtimes.user_errors(self.runtime), timing.torch_threads(self.threads):
             given = exported if self.runtime.onnx else network
             difference = self.runtime.compare(exported, source, given, images, self.threads)
@@ -300,11 +301,11 @@ class Latency(Cost):
             return deliverable.file(self.precision)
         with runtimes.user_errors(self.runtime):
             exported = self.runtime.export(network.cpu().eval(), self.net.input_shape, self._pieces)
-        return exported if self.precision == "fp32" else runtimes.roughly_int8(exported, self.net.input_shape)
+        return exported if self.precision == "fp32" else roughly_int8(exported, self.net.input_shape)
 
     def _subject(self, exported: Any) -> runtimes.Subject:
         with runtimes.user_errors(self.runtime):
-            return self.runtime.subject(exported, runtimes.random_inputs(self.net.inputs, self.batch))
+            return self.runtime.subject(exported, random_inputs(self.net.inputs, self.batch))
 
     def _interleave(self, network: runtimes.Subject, effort: Effort) -> Series:
         """A series; without what other processes did to it, unless the tail is what is asked for."""
@@ -395,13 +396,3 @@ def _check_inputs(net: SuperNetwork, runtime: Runtime, precision: str) -> None:
         f"runtime={runtime.name} with precision={precision} takes one float32 input, and the network takes "
         f"{', '.join(net.inputs.names)}; use runtime=onnx or eager on this machine, with precision=fp32"
     )
-
-
-def key_of(architecture: Architecture) -> str:
-    """An architecture's live gates as the text that `state_dict()` has for it."""
-    return np.packbits(architecture.live().gates().numpy()).tobytes().hex()
-
-
-def gates_of(key: str, edges: int) -> Tensor:
-    """The inverse of `key_of`, for a graph of so many edges."""
-    return torch.from_numpy(np.unpackbits(np.frombuffer(bytes.fromhex(key), np.uint8), count=edges).astype(bool))

@@ -13,20 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, fx
+from torch import fx
 
 from budgetnet.costs.latency import timing
 from budgetnet.costs.latency.meter.child import PROVIDER
 from budgetnet.costs.latency.remote import Target
+from budgetnet.costs.latency.samples import random_images
 from budgetnet.costs.latency.timing import Series
 from budgetnet.errors import UserError, reason
 from budgetnet.export.folding import fold
 from budgetnet.export.formats import onnx_session
-from budgetnet.export.int8 import quantise
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import Pieces, quiet
 from budgetnet.network.extract import extract
-from budgetnet.network.inputs import InputSpec
 from budgetnet.spaces import resnet_fabric
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -372,29 +371,6 @@ def reference_network() -> fx.GraphModule:
 def reference_file() -> bytes:
     """The reference network as an ONNX file, which takes seconds to make."""
     return Runtime().export(reference_network(), REFERENCE_SHAPE)  # type: ignore[no-any-return]
-
-
-def random_images(batch: int, input_shape: Sequence[int]) -> Array:
-    """The inputs of a measurement: always the same."""
-    images: Tensor = torch.rand((batch, *input_shape), generator=torch.Generator().manual_seed(0))
-    return images.numpy()
-
-
-def random_inputs(spec: InputSpec, batch: int) -> Any:
-    """The inputs of a measurement, always the same: an array, or several by name; whole numbers and masks are zeros."""
-    pairs = list(zip(spec.shapes, spec.dtypes, strict=True))
-    arrays = [
-        random_images(batch, shape).astype(str(dtype).removeprefix("torch.").replace("bfloat16", "float32"))
-        if dtype.is_floating_point
-        else torch.zeros((batch, *shape), dtype=dtype).numpy()
-        for shape, dtype in pairs
-    ]
-    return arrays[0] if len(arrays) == 1 else dict(zip(spec.names, arrays, strict=True))
-
-
-def roughly_int8(model: bytes, input_shape: Sequence[int]) -> bytes:
-    """An int8 file with the bytes and the speed of the real one, calibrated on noise: no training data are needed."""
-    return quantise(model, [random_images(2, input_shape)])
 
 
 @contextlib.contextmanager
