@@ -154,7 +154,7 @@ def test_losses_that_come_late_teach_the_same_from_the_distribution_they_were_dr
         pending.append(logits.grad)
         if len(pending) > 1:
             expected.append(expected[-1] - rate * pending.pop(0))
-        policy.update(draw, loss, device=Pretend())
+        policy.update(draw, loss, lag=1)
     torch.testing.assert_close(distribution.logits.detach(), expected[-1])
     saved = copy.deepcopy(policy.state_dict())
     policy.catch_up()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -28,9 +26,6 @@ from budgetnet.runs.execute import Options, execute, write_report_of
 from budgetnet.runs.job import Job, check_job, estimated_seconds, prepare
 from budgetnet.runs.result import Result
 
-FORWARDED = 2.0
-"""Seconds in which torchrun's signal is the same wish to stop as the one that the terminal sent."""
-
 
 def search(dry_run: bool, **options: Any) -> int:
     """`budgetnet search`: searches for a network that meets every budget, and trains it."""
@@ -49,7 +44,6 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
     options["space"] = model or options["space"]
     names = ("out", "resume", "lr_scale", "config_file", "track", "profile", "quiet", "as_json")
     controls = {name: options.pop(name) for name in names}
-    controls["quiet"] = controls["quiet"] or bool(_rank())
     watch = Stopwatch("load") if controls["profile"] else OFF
     out, resumed = _folder(controls["out"], controls["resume"])
     config = _configuration(options, controls["config_file"], resumed)
@@ -68,7 +62,7 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
             quiet=controls["quiet"],
             resume=controls["resume"],
             lr_scale=controls["lr_scale"],
-            sinks=[TensorBoard(out / "tensorboard")] if controls["track"] and not _rank() else [],
+            sinks=[TensorBoard(out / "tensorboard")] if controls["track"] else [],
             should_stop=stop.asked,
             say=lambda line: click.echo(line, err=True),
             profiled=_ignored if controls["quiet"] or controls["as_json"] else _print_reach,
@@ -79,8 +73,6 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
         except Interrupted:
             click.echo(f"interrupted; go on with: budgetnet {_command(job, own)} --resume --out {out}", err=True)
             return 130
-    if _rank():
-        return 0 if result.summary.met else 3
     if isinstance(watch, Stopwatch) and not controls["as_json"]:
         _print_profile(watch)
     return _report(result.summary, out, controls["as_json"])
@@ -116,15 +108,8 @@ def _folder(out: Path | None, resume: bool) -> tuple[Path, RunFolder | None]:
     out = out or new_folder()
     folder = RunFolder(out)
     if folder.exists and not resume:
-        if _rank():  # the first process has begun, and it alone checks the folder
-            return out, None
         raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
     return out, folder if folder.exists else None
-
-
-def _rank() -> int | None:
-    """The number of this process among those that torchrun has started; None if it has not."""
-    return int(os.environ["RANK"]) if "TORCHELASTIC_RUN_ID" in os.environ and "RANK" in os.environ else None
 
 
 def _configuration(options: dict[str, Any], file: Path | None, resumed: RunFolder | None) -> Config:
@@ -160,7 +145,7 @@ class Stop:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.stopping, self.since = False, 0.0
+        self.stopping = False
 
     def asked(self) -> bool:
         return self.stopping
@@ -170,12 +155,10 @@ class Stop:
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.stopping and not (_rank() is not None and time.monotonic() - self.since < FORWARDED):
+        if self.stopping:
             raise KeyboardInterrupt
-        if not self.stopping:
-            self.since = time.monotonic()
-            click.echo(f"\nsaving the state in {self.out} …", err=True)
         self.stopping = True
+        click.echo(f"\nsaving the state in {self.out} …", err=True)
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self.before.items():

@@ -8,9 +8,8 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.runs import quantised
 from budgetnet.runs.before import before_and_after
 from budgetnet.runs.config import Config
-from budgetnet.runs.first import measured_by_first
 from budgetnet.runs.inherited import lent_weights
 from budgetnet.runs.job import Checked, Job, check_job, make_runner, make_trainer, prepare
 from budgetnet.runs.result import Result, load, raw_examples
@@ -87,66 +85,38 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
     If a measured budget does not hold when the finished network is certified, the next best architecture is finished.
     """
     options = options or Options()
-    processes = job.device.processes
-    if not processes.first:
-        options = replace(options, quiet=True, say=Options.say, profiled=Options.profiled, sinks=())
-    with processes.explained():
-        return _execute(job, RunFolder(out), options)
-
-
-def _execute(job: Job, folder: RunFolder, options: Options) -> Result:
-    processes = job.device.processes
-    processes.from_first(lambda: _check_start(folder, options))
+    folder = RunFolder(out)
+    if folder.exists and not options.resume:
+        raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
+    if not 0 < options.lr_scale < math.inf:
+        raise UserError(f"a learning rate scaled by {options.lr_scale} trains nothing; give --lr-scale above zero")
     options.watch.phase("check")
     for note in job.notes:
         options.say(note)
-    together = replace(job, budgets=measured_by_first(job.budgets, processes))
-    checked = _check(together, options)
-    processes.from_first(lambda: _try_export(job, checked, folder, options))
-    alone = folder.locked(options.patience) if processes.first else nullcontext()
-    with alone, torch.random.fork_rng(devices=[]), lent_weights(job.net):
+    checked = _check(job, options)
+    _try_export(job, checked, folder, options)
+    with folder.locked(options.patience), torch.random.fork_rng(devices=[]), lent_weights(job.net):
         torch.manual_seed(job.config.seed)
-        processes.from_first(lambda: _begin(folder, job, options))
-        with _runner(together, folder, checked, options) as runner:
+        check_origin(folder)
+        if not folder.exists:
+            _begin(folder, job, options)
+        with _runner(job, folder, checked, options) as runner:
             outcome = runner.run()
-            certificate = processes.from_first(partial(_hand_over, job, folder, outcome, options))
+            certificate = _hand_over(job, folder, outcome, options)
             while not certificate.holds and job.recipe.steps_back and runner.step_back():
                 options.say("a budget did not hold when the network was measured: finishing the next best architecture")
                 outcome = runner.run()
-                certificate = processes.from_first(partial(_hand_over, job, folder, outcome, options))
-        ended = partial(_conclude, job, folder, outcome, certificate, options, runner.state.inherited)
-        summary = processes.from_first(ended)
-    _say_unused(summary, options)
-    model, kept = outcome.model.eval(), outcome.architecture
-    raw, described = raw_examples(job.validation), _described(job, kept)
-    return Result(model, kept, summary, certificate, job.data, job.task, described, raw)
-
-
-def _check_start(folder: RunFolder, options: Options) -> None:
-    if folder.exists and not options.resume:
-        raise UserError(f"{folder.path} holds a run already; go on with it by --resume, or choose another --out")
-    if not 0 < options.lr_scale < math.inf:
-        raise UserError(f"a learning rate scaled by {options.lr_scale} trains nothing; give --lr-scale above zero")
-
-
-def _conclude(
-    job: Job,
-    folder: RunFolder,
-    outcome: Outcome,
-    certificate: Certificate,
-    options: Options,
-    inherited: Inherited | None,
-) -> Summary:
-    """Judges the finished network and writes summary, report and profile."""
-    options.watch.phase("report")
-    with working("evaluating and writing the report", options.quiet):
-        _check_presence(folder)
-        summary = _finish(job, folder, outcome, certificate, options, inherited)
-        if options.report:
-            write_report_of(folder, options.say, job)
-    if isinstance(options.watch, Stopwatch):
-        folder.write_json("profile.json", options.watch.table())
-    return summary
+                certificate = _hand_over(job, folder, outcome, options)
+        options.watch.phase("report")
+        with working("evaluating and writing the report", options.quiet):
+            _check_presence(folder)
+            result = _finish(job, folder, outcome, certificate, options, runner.state.inherited)
+            if options.report:
+                write_report_of(folder, options.say, job)
+        if isinstance(options.watch, Stopwatch):
+            folder.write_json("profile.json", options.watch.table())
+    _say_unused(result.summary, options)
+    return result
 
 
 def _try_export(job: Job, checked: Checked, folder: RunFolder, options: Options) -> None:
@@ -169,10 +139,6 @@ def _check(job: Job, options: Options) -> Checked:
 
 
 def _begin(folder: RunFolder, job: Job, options: Options) -> None:
-    """Writes what the run is, unless it goes on."""
-    check_origin(folder)
-    if folder.exists:
-        return
     folder.write_json("data.json", job.data.to_json())
     command = options.command or shlex.join(["budgetnet", *sys.argv[1:]])
     origin = Origin(job.config.to_dict(), command, versions().get("budgetnet"), machine(), versions())
@@ -193,10 +159,6 @@ def _runner(job: Job, folder: RunFolder, checked: Checked, options: Options) -> 
         watch=options.watch,
     )
     restored = restore(folder, job, lambda: make_runner(job, checked, trainer), options.say)
-    job.device.processes.agree(0.0)  # all have read the checkpoint before the first writes another
-    if not job.device.processes.first:
-        yield restored.runner
-        return
     lines, numbers = JsonLines(folder.path / "records.jsonl", restored.records), itertools.count(restored.number + 1)
 
     def save(values: dict[str, Any]) -> None:
@@ -278,7 +240,7 @@ def _finish(
     certificate: Certificate,
     options: Options,
     inherited: Inherited | None = None,
-) -> Summary:
+) -> Result:
     """Judges the network on all validation and test data; the summary is written last."""
     model = outcome.model.eval()
     test = judge(model, job.task, job.test.evaluation()) if job.test is not None and options.judge else None
@@ -307,7 +269,10 @@ def _finish(
     if job.data.task == "segmentation":
         write_pictures(folder.path, model, job.validation)
     folder.write_summary(summary)
-    return summary
+    described = _described(job, outcome.architecture)
+    return Result(
+        model, outcome.architecture, summary, certificate, job.data, job.task, described, raw_examples(job.validation)
+    )
 
 
 def _int8_test(job: Job, folder: RunFolder) -> float | None:

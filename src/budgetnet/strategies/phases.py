@@ -251,14 +251,14 @@ class _Scorer:
         self.deadline = max(self.trainer.deadline(self.phase), self.trainer.elapsed())
 
     def __call__(self, gates: Tensor) -> float:
-        if self.count and self.trainer.processes.agree(self.trainer.elapsed() > self.deadline)[0]:
+        if self.count and self.trainer.elapsed() > self.deadline:
             return math.inf
         with self.trainer.watch.part("evaluation"):
             entry = self.state.archive.score(gates, self.phase, self.count // self.trainer.train.steps)
         self.count += 1
         seen = self.state.archive.scores(entry)
         self.trainer.record("candidate", self.phase, self.count, seen, epoch=0)
-        if self.trainer.processes.agree(self.trainer.should_stop())[0]:
+        if self.trainer.should_stop():
             raise Interrupted  # the checkpoint of the phase before is the one to go on from
         return entry.loss
 

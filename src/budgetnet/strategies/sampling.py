@@ -12,7 +12,6 @@ from budgetnet.data.nested import leaves, rows
 from budgetnet.data.seeds import generator_of
 from budgetnet.network.distribution import Draw
 from budgetnet.strategies.state import SearchState
-from budgetnet.training.processes import ALONE, Processes
 from budgetnet.training.trainer import Forward, Step, Trainer
 
 PER_EXAMPLE = 0
@@ -35,10 +34,10 @@ class Sampling:
     stratified: bool = True
     connected: bool = True
 
-    def draw(self, state: SearchState, phase: str, number: int, batch: int, processes: Processes = ALONE) -> Draw:
-        """The architectures of a step, each process's own."""
+    def draw(self, state: SearchState, phase: str, number: int, batch: int) -> Draw:
+        """The architectures of a step."""
         groups = batch if self.groups == PER_EXAMPLE else min(self.groups, batch)
-        source = generator_of(phase, self.seed, number, *(() if processes.alone else (processes.rank,)))
+        source = generator_of(phase, self.seed, number)
         distribution = state.searching.distribution
         return distribution.sample(groups, source, stratified=self.stratified, connected=self.connected)
 
@@ -57,7 +56,7 @@ class SampledStep(Step):
         """See `Step`."""
         inputs, targets = batch
         with trainer.watch.part("sampling and plan"):
-            draw = self.draw(rows(inputs), number, trainer.processes)
+            draw = self.draw(rows(inputs), number)
             if trainer.watch.running:
                 place = next(leaves(inputs)).device
                 self.state.net.plan(draw.gates, rows(inputs), place)  # remembered: it will not be made again
@@ -65,25 +64,24 @@ class SampledStep(Step):
             outputs = trainer.outputs(module, inputs, draw.gates)
             return Forward(outputs, trainer.task.group_losses(outputs, targets, len(draw.gates)), draw)
 
-    def draw(self, batch: int, number: int, processes: Processes = ALONE) -> Draw:
+    def draw(self, batch: int, number: int) -> Draw:
         """The architectures of a step."""
-        return self.sampling.draw(self.state, self.phase, number, batch, processes)
+        return self.sampling.draw(self.state, self.phase, number, batch)
 
     def update(self, trainer: Trainer, forward: Forward, batch: Batch, progress: float) -> dict[str, float]:
         """See `Step`: one step of the policy gradient, in the search phase."""
-        groups, late = len(forward.drawn.gates), any(b.meter.late for b in self.state.budgets)
-        if not self.learns or groups * trainer.processes.count < 2 or late:
+        if not self.learns or len(forward.drawn.gates) < 2 or any(b.meter.late for b in self.state.budgets):
             return {}
         with trainer.watch.part("policy and costs"):
             policy = self.state.searching
             rate = policy.settings.rate
-            losses = trainer.device.later(trainer.processes.gather(forward.losses.detach()))
-            return {"policy_lr": rate, **policy.update(forward.drawn, losses, batch[0], trainer.device)}
+            losses = trainer.device.later(forward.losses)
+            return {"policy_lr": rate, **policy.update(forward.drawn, losses, batch[0], trainer.device.lag)}
 
 
 class FullStep(SampledStep):
     """A step of the whole super network (the paper's warm-up)."""
 
-    def draw(self, batch: int, number: int, processes: Processes = ALONE) -> Draw:
+    def draw(self, batch: int, number: int) -> Draw:
         """All edges, for the whole batch."""
         return Draw(torch.ones(1, len(self.state.net.graph.edges), dtype=torch.bool), torch.zeros(1))

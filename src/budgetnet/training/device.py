@@ -9,11 +9,10 @@ of the groups are needed sooner, by Γ, which lives on the host: they leave in a
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -23,7 +22,6 @@ from budgetnet.data.augment import Augmentation
 from budgetnet.data.feeds import Feed, SplitFeed, make_feed
 from budgetnet.data.nested import leaves
 from budgetnet.errors import UserError
-from budgetnet.training.processes import Processes
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -63,13 +61,11 @@ class Device:
         name: What torch calls the device, such as `cpu` or `cuda:1`.
         precision: `fp32`, or `bf16` by autocast: weights, optimizer state and batch-norm statistics stay in fp32.
         compiled: Whether networks of one fixed architecture (race, finish) are trained through `torch.compile`.
-        processes: This process among those of the run.
     """
 
     name: str = "cpu"
     precision: str = "fp32"
     compiled: bool = False
-    processes: Processes = field(default_factory=Processes)
 
     @classmethod
     def chosen(cls, name: str, precision: str = "fp32", compiled: bool = False) -> Device:
@@ -94,12 +90,7 @@ class Device:
             raise UserError(f"there is no {kind.upper()} device here; use --device cpu or auto")
         if number and kind != "cpu" and int(number) >= torch.accelerator.device_count():
             raise UserError(f"there are {torch.accelerator.device_count()} {kind.upper()} devices here, not {name}")
-        processes = Processes.joined(kind == "cuda")
-        if kind in ("cuda", "xpu") and not processes.alone and not number:
-            name = f"{kind}:{int(os.environ.get('LOCAL_RANK', processes.rank)) % torch.accelerator.device_count()}"
-        if kind in ("cuda", "xpu") and ":" in name:
-            torch.accelerator.set_device_index(int(name.partition(":")[2]))
-        return cls(name, precision, compiled, processes)
+        return cls(name, precision, compiled)
 
     @property
     def type(self) -> str:

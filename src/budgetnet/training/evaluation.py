@@ -51,5 +51,4 @@ def evaluate(
 ) -> tuple[float, float]:
     """Mean loss and metric of a network in eval mode; a loss that is no number is as bad as can be."""
     score = judge(model, task, batches, device)
-    loss, metric = (device or Device()).processes.of_first(score.loss, score.metric)
-    return math.inf if math.isnan(loss) else loss, metric
+    return math.inf if math.isnan(score.loss) else score.loss, score.metric

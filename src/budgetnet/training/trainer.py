@@ -98,7 +98,11 @@ class Stateful(Protocol):
 
 
 class Callback:
-    """Called at the end of steps, epochs and phases; the default does nothing. Steps come when a record is due."""
+    """Called at the end of steps, epochs and phases. Override what you need; the default does nothing.
+
+    The values of steps come when a record is due, for all steps since the one before: to read them after each step
+    would wait for the device.
+    """
 
     def step_ended(self, phase: str, step: int, values: Mapping[str, float]) -> None:
         """For every training step: its number in the phase, its loss, metric and learning rate."""
@@ -187,7 +191,6 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self.processes = self.device.processes
         self._ledger = Ledger(self.device, self.task.metric)
         self._start = self._saved = time.monotonic()
 
@@ -242,11 +245,11 @@ class Trainer:
         by_clock = spent / max(deadline - (self.elapsed() - spent), 1e-3)
         if course.total is not None:
             by_clock = (by_clock * course.total - course.offset) / course.steps
-        return max(by_steps, *self.processes.agree(by_clock))
+        return max(by_steps, by_clock)
 
     def _batches(self, course: Course, fit: Fit) -> Iterator[Batch]:
         epoch, start = divmod(course.seen + fit.step, self.train.steps)
-        return map(self.processes.share, self.train.training(course.stream + epoch, start))
+        return self.train.training(course.stream + epoch, start)
 
     def outputs(self, module: nn.Module, inputs: Any, gates: Tensor | None = None) -> Tensor:
         """The outputs of a forward pass in the device's precision; themselves in fp32, as the loss wants them."""
@@ -260,35 +263,32 @@ class Trainer:
         rate = course.rate(progress) * self.lr_scale
         forward = course.step.forward(self, self._runnable(fit), batch, fit.step)
         loss = forward.losses.mean()
-        metric = self.task.batch_metric(forward.outputs.detach(), batch[1]).detach()
-        self._descend(fit, loss, [loss.detach(), metric], rate)
+        self._descend(fit.optimizer, loss, rate)
+        metric = self.task.batch_metric(forward.outputs.detach(), batch[1])
         values = {"lr": rate, **course.step.update(self, forward, batch, progress)}
-        number = course.offset + fit.step
-        return Seen(course.phase, number, loss.detach(), metric, values, rows(batch[0]), _nothing)
+        number, weight = course.offset + fit.step, rows(batch[0])
+        return Seen(course.phase, number, loss.detach(), metric.detach(), values, weight, _nothing)
 
     def _runnable(self, fit: Fit) -> nn.Module:
         """The module as it is run: a fixed network may be compiled; a super network changes in every step."""
-        if not isinstance(fit.module, SuperNetwork):
-            fit.compiled = fit.compiled or self.device.runnable(fit.module)
-        return fit.compiled or fit.module
+        if isinstance(fit.module, SuperNetwork):
+            return fit.module
+        fit.compiled = fit.compiled or self.device.runnable(fit.module)
+        return fit.compiled
 
     @timed("optimizer")
-    def _descend(self, fit: Fit, loss: Tensor, observed: Sequence[Tensor], rate: float) -> None:
-        """One step of the optimizer; none if no sampled architecture reached the output, in any process."""
-        for group in fit.optimizer.param_groups:
+    def _descend(self, optimizer: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
+        """One step of the optimizer; none if no sampled architecture reached the output."""
+        for group in optimizer.param_groups:
             group["lr"] = rate
-        fit.optimizer.zero_grad(set_to_none=True)
-        learns = loss.requires_grad
-        if learns:
+        optimizer.zero_grad(set_to_none=True)
+        if loss.requires_grad:
             with self.watch.part("backward"):
                 loss.backward()  # type: ignore[no-untyped-call]
-        if not self.processes.alone:
-            learns = self.processes.average_step(fit.module, observed)
-        if learns:
             if self.clip:
-                weights = [weight for group in fit.optimizer.param_groups for weight in group["params"]]
+                weights = [weight for group in optimizer.param_groups for weight in group["params"]]
                 torch.nn.utils.clip_grad_norm_(weights, self.clip)
-            fit.optimizer.step()
+            optimizer.step()
 
     def _after_step(self, course: Course, fit: Fit, last: bool) -> None:
         """Records of the step and, where it ends one, of the epoch."""
@@ -298,8 +298,9 @@ class Trainer:
         if step % every == 0 or ends:
             self._ledger.read(fit.module if ends else None, self._place(course, fit), _rate(fit))
         if step % every == 0:
-            means = self._ledger.interval.take()
-            self.record("step", course.phase, step, {**means, **course.snapshot(fit.step, every)})
+            self.record(
+                "step", course.phase, step, {**self._ledger.interval.take(), **course.snapshot(fit.step, every)}
+            )
         if ends:
             seen = {**self._ledger.epoch.take(), **self._look(course, fit)}
             self.record("epoch", course.phase, step, seen)
@@ -358,20 +359,18 @@ class Trainer:
 
     def _maybe_save(self, state: Stateful, after: float) -> None:
         """Saves if the user asks to stop, or if the last checkpoint is so many seconds old."""
-        due = self.processes.first and time.monotonic() - self._saved > after
-        stop, save = self.processes.agree(self.should_stop(), due)
-        if stop or save:
+        if self.should_stop():
             self.checkpoint(state)
-        if stop:
             raise Interrupted
+        if time.monotonic() - self._saved > after:
+            self.checkpoint(state)
 
     @timed("checkpoint")
     def checkpoint(self, state: Stateful) -> None:
         """Saves the state; one that has diverged is not worth going on from, and is refused."""
         fit = state.fit
         self._ledger.read(*(() if fit is None else (fit.module, f"step {fit.step}", _rate(fit))))
-        if self.processes.first:
-            self.save({**state.state_dict(), "trainer": self.state_dict()})
+        self.save({**state.state_dict(), "trainer": self.state_dict()})
         self._saved = time.monotonic()
 
     @staticmethod
