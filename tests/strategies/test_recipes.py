@@ -71,7 +71,7 @@ def test_options_that_a_recipe_does_not_have_or_could_not_use_are_refused(text: 
 def test_every_number_of_a_recipe_has_a_range() -> None:
     numbers = {field.name for field in dataclasses.fields(Recipe) if {"int", "float"} & set(field.type.split(" | "))}
     assert set(BOUNDED) == numbers & set(OPTIONS)
-    assert len(dataclasses.fields(Recipe)) < 20
+    assert len(dataclasses.fields(Recipe)) <= 22  # three of them choose the optimizer, its schedule and clipping
 
 
 def test_more_finalists_than_racers_cost_no_more_than_all_of_them() -> None:

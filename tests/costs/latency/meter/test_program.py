@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,17 +32,31 @@ def run(program: Path, *arguments: str, **environment: str) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, env=given, timeout=60)
 
 
+@contextlib.contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[None]:
+    """A process that does not outlive a failed assertion."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
 def test_the_token_is_made_at_each_start_and_shown_once(program: Path) -> None:
     tokens = set()
     for _ in range(2):
         environment = {name: value for name, value in os.environ.items() if name not in (TOKEN, "PYTHONPATH")}
-        with subprocess.Popen(
-            [sys.executable, str(program), "--port", "0"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        ) as process:
+        with (
+            subprocess.Popen(
+                [sys.executable, str(program), "--port", "0"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment,
+                # a test run in the background of a shell ignores interrupts, and children would inherit that
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            ) as process,
+            ended(process),
+        ):
             assert process.stdout is not None
             assert "http://127.0.0.1:" in process.stdout.readline()
             found = re.match(r"token: (\S{32})\s", process.stdout.readline())
