@@ -221,7 +221,7 @@ def zero_weights(net: SuperNetwork) -> None:
         (made(lambda architecture: -1.0), "not negative"),
         (made(lambda architecture: float("nan")), "finite"),
         (made(lambda architecture: {}["x"]), "raised KeyError"),
-        (made(lambda architecture: 1.0, unit=3), "unit of"),
+        (made(lambda architecture: 1.0, unit=3), "`unit` of"),
         (made(lambda architecture: 1.0, stochastic="yes"), "`stochastic`"),
         (counting(), "must not depend on what was evaluated before"),
         (spoiling(lambda net: net.train(False)), "changed the mode"),

@@ -130,7 +130,8 @@ def test_the_predictor_knows_kinds_and_widths_of_bundles(net: SuperNetwork, rows
     assert monotone[rows.all(1).numpy()] == pytest.approx(monotone.max())
 
 
-def test_int8_files_of_several_inputs_are_refused() -> None:
+def test_int8_files_of_several_inputs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUDGETNET_METER_TARGETS", "http://device:8700")
     make, inputs = MODELS["encoder"]
     converted = from_model(make(), inputs(2))
     for name in ("file_size(precision=int8)", "latency(precision=int8)", "latency(target=http://device:8700)"):

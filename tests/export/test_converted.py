@@ -38,6 +38,6 @@ def test_an_exported_network_computes_the_same(name: str) -> None:
     session = onnxruntime.InferenceSession(data)
     names = [value.name for value in session.get_inputs()]
     assert names == (["input"] if name == "resnet" else list(net.inputs.names))
-    numbers = [((t + 1) / 2 if name == "resnet" else t).numpy() for t in given]
+    numbers = [((t + 1) * 127.5 if name == "resnet" else t).numpy() for t in given]
     (found,) = session.run(["logits"], dict(zip(names, numbers, strict=True)))
     assert torch.allclose(torch.from_numpy(found), expected, atol=1e-4)

@@ -40,7 +40,7 @@ def network(net: SuperNetwork) -> fx.GraphModule:
 
 @pytest.fixture(scope="module")
 def images() -> torch.Tensor:
-    return torch.rand(64, *SHAPE, generator=torch.Generator().manual_seed(1))
+    return 255 * torch.rand(64, *SHAPE, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def search(folder: Path, **changes: Any) -> budgetnet.Result:
         (lambda: {"budgets": None}, "the budgets are a NoneType"),
         (lambda: {"budgets": 3}, "the budgets are a int"),
         (lambda: {"budgets": [None]}, "None is not a budget"),
-        (lambda: {"recipe": None}, "the recipe is a NoneType"),
+        (lambda: {"recipe": 3}, "the recipe is a int"),
         (lambda: {"out": 3}, "out is a int"),
         (lambda: {"augmentation": 3}, "the augmentation is a int"),
         (lambda: {"loss": 3}, "the loss is int"),

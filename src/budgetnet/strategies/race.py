@@ -25,6 +25,10 @@ Rung = tuple[int, int]
 """Steps that each contestant is trained for, and how many survivors go on to the next rung."""
 
 
+UNJUDGED = 1e300
+"""The loss of a contestant whose turn a time limit left without a step: worse than any other, but it may still win."""
+
+
 @dataclass
 class Race:
     """Successive halving: each rung trains its contestants in turn, and its best ones are those of the next rung.
@@ -108,7 +112,7 @@ class Race:
 
     def finish(self, weights: Mapping[str, Tensor]) -> float:
         """Ends a turn with the weights that the contestant has come to; returns the loss by which it is judged."""
-        loss, place = fmean(self.seen), self.place
+        loss, place = fmean(self.seen) if self.seen else UNJUDGED, self.place
         self.weights[place] = {name: value.detach().clone() for name, value in weights.items()}
         self._take(loss)
         return loss

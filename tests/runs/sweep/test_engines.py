@@ -76,7 +76,7 @@ def test_one_run_that_is_refused_and_one_that_breaks_do_not_stop_the_others(tmp_
         '[[runs]]\nbudgets = ["macs<=1%", "gone:leaving<=3"]\n[[runs]]\narchitectures = ["full"]\n'
     )
     out = tmp_path / "out"
-    assert start_sweep(out, "plan.toml", cwd=tmp_path).wait(300) == 1
+    assert start_sweep(out, "plan.toml", "--cost", "gone:leaving", cwd=tmp_path).wait(300) == 1
     rows = {row["run"]: row for row in json.loads((out / "table.json").read_text())}
     assert [row["state"] for row in rows.values()] == ["refused", "failed", "finished"]
     assert rows["full_fast_seed-0"]["test"] is not None
