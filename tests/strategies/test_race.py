@@ -299,3 +299,17 @@ def test_a_recipe_without_a_final_races_once() -> None:
 def test_a_race_that_leaves_nothing_for_the_finish_is_refused(options: str) -> None:
     with pytest.raises(UserError, match=r"^a race of (17|18|16) epochs leaves nothing of the 16"):
         choose(f"fast:{options}", 16, "classification")
+
+
+def test_a_contestant_that_a_time_limit_left_no_step_is_last_but_may_still_win() -> None:
+    gates = [torch.tensor([True, False]), torch.tensor([False, True])]
+    race = Race(list(gates), ((4, 1),))
+    race.finish({"w": torch.zeros(1)})
+    race.observe(9.0, 1.0)
+    race.finish({"w": torch.ones(1)})
+    assert race.ranked() == [1, 0]
+    nobody = Race(list(gates), ((4, 1),))
+    for _ in gates:
+        nobody.finish({"w": torch.zeros(1)})
+    assert nobody.over
+    assert nobody.ranked() == [0, 1]
