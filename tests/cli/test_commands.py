@@ -24,6 +24,7 @@ from budgetnet.export.int8 import PRECISIONS
 from budgetnet.pictures.draw import THEMES
 from budgetnet.reproduce import SCALES
 from budgetnet.runs.sweep.plan import AXES
+from budgetnet.strategies.recipes import OPTIMIZERS, SCHEDULES
 from budgetnet.training import device
 
 WITHOUT_TORCH = """
@@ -130,6 +131,8 @@ def test_choices_are_those_that_the_package_accepts() -> None:
     assert choices.DEVICES == device.DEVICES
     assert choices.TRAINING_PRECISIONS == device.PRECISIONS
     assert choices.SCALES == SCALES
+    assert tuple(OPTIMIZERS) == choices.OPTIMIZERS
+    assert tuple(SCHEDULES) == choices.SCHEDULES
     assert choices.THEMES == THEMES
     assert choices.ACCOUNTINGS == ACCOUNTINGS
     assert choices.ALLOCATIONS == ALLOCATIONS

@@ -106,6 +106,22 @@ def test_ctrl_c_saves_the_state_and_ends_with_130(whole: Path, tmp_path: Path) -
     same_run(whole, out)
 
 
+def test_settings_of_the_optimizer_are_options_that_a_run_keeps(capsys: Capture, tmp_path: Path) -> None:
+    given = ("--optimizer", "adamw", "--lr", "0.004", "--weight-decay", "0.03", "--schedule", "constant", "--clip", "2")
+    arguments = ("train", TINY[1], *TINY[2:], "--out", tmp_path / "a", *given, "--lr-scale", "0.5")
+    code, _, err = run_cli(capsys, *arguments)
+    assert code == 0, err
+    records = [json.loads(line) for line in (tmp_path / "a" / "records.jsonl").read_text().splitlines()]
+    assert {record["lr"] for record in records if "lr" in record} == {0.002}
+    kept = json.loads((tmp_path / "a" / "config.json").read_text())["config"]
+    expected = {"optimizer": "adamw", "lr": 0.004, "weight_decay": 0.03, "schedule": "constant", "clip": 2}
+    assert {name: kept[name] for name in expected} == expected
+    other = refused(capsys, "train", TINY[1], "--out", tmp_path / "a", "--resume", "--lr", "0.1")
+    assert "was started with lr 0.004, not 0.1" in other
+    assert "lr=-1.0 is out of range" in refused(capsys, "train", *TINY[1:], "--lr", "-1")
+    assert "optimizer of its own" in refused(capsys, "train", *TINY[1:], "--recipe", "paper", "--lr", "1")
+
+
 def test_a_dry_run_shows_what_the_budgets_leave_and_writes_nothing(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,16 @@ def test_an_option_that_does_not_exist_or_fit_is_refused(text: str, words: list[
     assert all(word in str(error.value) for word in words)
 
 
+def test_what_has_no_declared_type_has_that_of_its_default() -> None:
+    def own(width=8, rate=0.5, deep=False, kind="wide", limit=None):  # type: ignore[no-untyped-def]
+        return width, rate, deep, kind, limit
+
+    text = "width=4,rate=2,deep=yes,kind=3,limit=5"
+    assert own(**keyword_arguments(own, text, "the space s")) == (4, 2.0, True, "3", "5")
+    with pytest.raises(UserError, match="width of the space s is a whole number, not 'wide'"):
+        keyword_arguments(own, "width=wide", "the space s")
+
+
 def test_text_stays_text() -> None:
     assert convert("12", str, "x") == "12"
     assert convert("12", int, "x") == 12

@@ -117,8 +117,12 @@ def _imported(name: str, who: str) -> ModuleType:
 
 def parameters(function: Callable[..., Any], owner: str) -> tuple[str, ...]:
     """The names of a callable's parameters; one that does not tell them is refused."""
+    return tuple(_signature(function, owner).parameters)
+
+
+def _signature(function: Callable[..., Any], owner: str) -> inspect.Signature:
     try:
-        return tuple(inspect.signature(function).parameters)
+        return inspect.signature(function)
     except (ValueError, TypeError):
         raise UserError(f"{owner} has no signature to call it by; wrap it in a function of your own") from None
 
@@ -126,12 +130,16 @@ def parameters(function: Callable[..., Any], owner: str) -> tuple[str, ...]:
 def keyword_arguments(
     function: Callable[..., Any], text: str, owner: str, reserved: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """`width=3,task=segmentation` as arguments of a function, converted to the types that it declares."""
+    """`width=3,task=segmentation` as arguments of a function, converted to the types that it declares.
+
+    A parameter without a declared type has that of its default: `def build(width=8)` takes a whole number.
+    """
     try:
         hints = typing.get_type_hints(function)
     except Exception:  # annotations may name what is not there when they are looked up
         hints = {}
-    accepted = [name for name in parameters(function, owner) if name not in reserved]
+    declared = _signature(function, owner).parameters
+    accepted = [name for name in declared if name not in reserved]
     arguments: dict[str, Any] = {}
     for part, key, value in written_options(text):
         if key is None or key not in accepted:
@@ -139,7 +147,7 @@ def keyword_arguments(
             raise UserError(f"{owner} has no option {part!r}; write name=value with a name of: {options}")
         if key in arguments:
             raise UserError(f"{owner} is given {key} twice; keep one")
-        arguments[key] = convert(value, hints.get(key, str), f"{key} of {owner}")
+        arguments[key] = convert(value, hints.get(key, type(declared[key].default)), f"{key} of {owner}")
     return arguments
 
 

@@ -24,6 +24,8 @@ MOST_THREADS = 1024
 """More than any machine has cores: some thousands of threads end the process of torch without a message."""
 FRESH = "fast"
 """The recipe for fresh weights."""
+OPTIMIZATION = ("optimizer", "lr", "weight_decay", "schedule", "clip")
+"""Settings of the optimizer."""
 DEMO_EPOCHS = 8
 """For the embedded data: a result in about two minutes on two cores."""
 
@@ -53,6 +55,12 @@ class Config:
     threads: int | None = None
     int8_drop: float = 1.0
     """The points of accuracy that an int8 file may lose, where a budget is about that file."""
+    optimizer: str | None = None
+    """By default SGD for networks with batch norm, AdamW for others; see `strategies.optimizers`."""
+    lr: float | None = None
+    weight_decay: float | None = None
+    schedule: str | None = None
+    clip: float | None = None
     teacher: str | None = None
     """What a network that is trained alone learns from besides its targets: self, none, a run or a weights file."""
     architecture: str | None = None
@@ -101,6 +109,11 @@ class Config:
             changes["penalty"] = self.penalty
         recipe = recipe.changed(changes)
         return recipe.alone() if self.architecture is not None else recipe
+
+    @property
+    def optimization(self) -> dict[str, Any]:
+        """The settings of the optimizer that were given, as `strategies.optimizers.trained_with` takes them."""
+        return {name: getattr(self, name) for name in OPTIMIZATION}
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

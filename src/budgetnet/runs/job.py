@@ -91,7 +91,7 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     )
     net = device.place(net, net.memory_format)
     check_output(net, data)
-    recipe, _ = trained_with(config.make_recipe(data.task, net.trained), net)
+    recipe, _ = trained_with(config.make_recipe(data.task, net.trained), net, **config.optimization)
     config = replace(config, recipe=recipe.name)
     feeds = [
         device.feed(split, recipe.batch_size, config.seed, augmentation, net.memory_format)

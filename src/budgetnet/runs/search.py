@@ -115,10 +115,10 @@ def search(
     """
     _check_given(net, train, validation)
     asked = check_arguments(budgets, recipe, out, augmentation)
-    config, chosen = _configured(net, asked, recipe, settings)
-    chosen, factory = trained_with(
-        chosen, net, optimizer=optimizer, lr=lr, weight_decay=weight_decay, schedule=schedule, clip=clip
-    )
+    optimization = {"lr": lr, "weight_decay": weight_decay, "schedule": schedule, "clip": clip}
+    named = {"optimizer": optimizer if isinstance(optimizer, str) else None}
+    config, chosen = _configured(net, asked, recipe, {**optimization, **named, **settings})
+    chosen, factory = trained_with(chosen, net, **{**config.optimization, "optimizer": optimizer})
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     device = Device.chosen(config.device, config.precision, config.compile)

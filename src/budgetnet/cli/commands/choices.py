@@ -2,6 +2,8 @@
 
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
 TRAINING_PRECISIONS = ("fp32", "bf16")
+OPTIMIZERS = ("sgd", "adamw")
+SCHEDULES = ("one-cycle", "cosine", "constant")
 ENGINES = ("local", "dask")
 SCALES = ("reduced", "full")
 FORMATS = ("onnx", "torch", "safetensors")

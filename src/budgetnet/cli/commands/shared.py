@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from budgetnet.cli.commands.choices import DEVICES, ENGINES, TRACKERS, TRAINING_PRECISIONS
+from budgetnet.cli.commands.choices import (
+    DEVICES,
+    ENGINES,
+    OPTIMIZERS,
+    SCHEDULES,
+    TRACKERS,
+    TRAINING_PRECISIONS,
+)
 
 Command = Callable[..., Any]
 
@@ -68,10 +75,21 @@ training = together(
         "safetensors file of the whole network's weights, the folder of a run, or none.",
     ),
     click.option("--batch-size", type=int, help="Examples per batch."),
+    click.option(
+        "--optimizer",
+        type=click.Choice(OPTIMIZERS),
+        help="Optimizer of the weights.  [default: sgd for networks with batch norm, adamw for others]",
+    ),
+    click.option("--lr", type=float, help="Largest learning rate.  [default: the recipe's or the optimizer's]"),
+    click.option("--weight-decay", type=float, help="Weight decay of the optimizer."),
+    click.option("--schedule", type=click.Choice(SCHEDULES), help="Course of the learning rate.  [default: one-cycle]"),
+    click.option("--clip", type=float, help="Largest norm of a gradient; 0 for no limit."),
     click.option("--seed", type=int, help="Seed of everything random."),
     click.option("--out", type=FILE, help="Run folder.  [default: the first free runs/run-N]"),
     click.option("--resume", is_flag=True, help="Continue the run in --out, or start it if there is none."),
-    click.option("--lr-scale", type=float, default=1.0, help="With --resume: multiply the learning rate."),
+    click.option(
+        "--lr-scale", type=float, default=1.0, help="Multiply every learning rate, such as that of a resumed run."
+    ),
     click.option("--max-time", help="Finish within this time, with a trained network: 30m, 1h30m, 90s."),
     click.option("--device", help=f"{', '.join(DEVICES)}, or one of several as cuda:1."),
     click.option(
