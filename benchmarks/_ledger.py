@@ -35,7 +35,8 @@ class Network:
         """Of its entry."""
         recipe = fast(float(epochs))
         # Nesterov's momentum and one cycle: written out since the keys of the entries have them
-        steps = [recipe.finish_epochs, recipe.batch_size, recipe.lr, recipe.momentum, True, recipe.weight_decay]
+        weights = recipe.weights
+        steps = [recipe.finish_epochs, recipe.batch_size, weights.lr, weights.momentum, True, weights.weight_decay]
         training = [*steps, "one-cycle", RISE]
         known = (space, data, self.kept or self.architecture, self.seed, training)
         return hashlib.blake2b(repr(known).encode(), digest_size=8).hexdigest()

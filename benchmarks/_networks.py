@@ -102,12 +102,12 @@ class HandResNet(nn.Module):
 
 def optimizer_of(module: nn.Module) -> torch.optim.Optimizer:
     """The optimiser of the default recipe, at a rate that keeps random data harmless."""
-    recipe = fast()
+    weights = fast().weights
     return torch.optim.SGD(
         module.parameters(),
         1e-4,
-        recipe.momentum,
-        weight_decay=recipe.weight_decay,
+        weights.momentum,
+        weight_decay=weights.weight_decay,
         nesterov=True,
         foreach=True,
     )

@@ -92,7 +92,7 @@ def raced(config: Config, architectures: Sequence[Architecture]) -> list[dict[st
     lengths = [steps_of(epochs, job.train) for epochs, _ in recipe.rungs]
     race = Race([each.gates() for each in architectures], tuple((steps, len(architectures)) for steps in lengths))
     runner.state.phase, runner.state.race = RunRace.name, race
-    RunRace(recipe.lr, recipe.rungs).run(runner.state, runner.trainer)
+    RunRace(recipe.weights.lr, recipe.rungs).run(runner.state, runner.trainer)
     found = [{"race": loss} for loss in race.losses[0]]
     for place, loss in zip(race.contestants(1), race.losses[1], strict=False) if len(lengths) > 1 else ():
         found[place]["final"] = loss

@@ -9,7 +9,6 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ def short(**changes: Any) -> Recipe:
     races = {"race_epochs": 0.2 * finish, "final_epochs": 0.3 * finish}
     epochs = {"warmup_epochs": 1, "search_epochs": 2, "finish_epochs": finish, **races}
     sizes = {"batch_size": 32, "groups": 4, "choose_examples": 64, "candidates": 6}
-    return replace(fast(), **{**epochs, **sizes, **changes})
+    return fast().changed({**epochs, **sizes, **changes})
 
 
 def make_runner(

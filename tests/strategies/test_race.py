@@ -143,11 +143,11 @@ def trained_alone(runner: Runner, gates: Tensor) -> list[tuple[float, dict[str, 
     batches = itertools.chain(*(runner.trainer.train.training(300_000 + epoch) for epoch in range(4)))
     found = []
     for steps in (first, second):
-        optimizer = torch.optim.SGD(model.parameters(), 1.0, recipe.momentum, nesterov=True, weight_decay=5e-4)
+        optimizer = torch.optim.SGD(model.parameters(), 1.0, recipe.weights.momentum, nesterov=True, weight_decay=5e-4)
         losses = []
         for step, (inputs, targets) in zip(range(steps), batches, strict=False):
             rises = steps == first and 4 * step < steps
-            optimizer.param_groups[0]["lr"] = recipe.lr * (max(4 * step / steps, 0.04) if rises else 1.0001)
+            optimizer.param_groups[0]["lr"] = recipe.weights.lr * (max(4 * step / steps, 0.04) if rises else 1.0001)
             optimizer.zero_grad()
             model.train()
             loss = torch.nn.functional.cross_entropy(call(model, inputs), targets)

@@ -11,6 +11,8 @@ from budgetnet.errors import UserError
 from budgetnet.strategies.named import choose
 from budgetnet.strategies.paper import paper
 from budgetnet.strategies.recipes import BOUNDED, OPTIONS, Recipe, fast
+from budgetnet.training import optimization
+from budgetnet.training.optimization import Optimization
 from tests.small_runs import short, vectors
 
 
@@ -38,7 +40,7 @@ def test_a_recipe_takes_options() -> None:
     recipe = choose("fast:racers=6,choose_share=0.5,policy_lr=0.01,candidates=5", 4, "x")
     assert isinstance(recipe, Recipe)
     assert (recipe.racers, recipe.choose_share, recipe.policy_lr, recipe.candidates) == (6, 0.5, 0.01, 5)
-    assert (recipe.finish_epochs, recipe.lr) == (4, fast().lr)
+    assert (recipe.finish_epochs, recipe.weights) == (4, fast().weights)
     assert choose("fast:policy_lr=none", None, "classification") == replace(fast(), name="fast:policy_lr=none")
     assert choose("fast", None, "classification") == fast()
     assert choose("paper:lr=0.5", None, "classification") == replace(paper(), name="paper:lr=0.5", lr=0.5)
@@ -69,9 +71,11 @@ def test_options_that_a_recipe_does_not_have_or_could_not_use_are_refused(text: 
 
 
 def test_every_number_of_a_recipe_has_a_range() -> None:
-    numbers = {field.name for field in dataclasses.fields(Recipe) if {"int", "float"} & set(field.type.split(" | "))}
-    assert set(BOUNDED) == numbers & set(OPTIONS)
-    assert len(dataclasses.fields(Recipe)) <= 22  # three of them choose the optimizer, its schedule and clipping
+    for kind, bounds in ((Recipe, BOUNDED), (Optimization, optimization.BOUNDED)):
+        fields = dataclasses.fields(kind)
+        numbers = {field.name for field in fields if {"int", "float"} & set(field.type.split(" | "))}
+        assert set(bounds) == numbers & set(OPTIONS)
+    assert len(dataclasses.fields(Recipe)) <= 17
 
 
 def test_more_finalists_than_racers_cost_no_more_than_all_of_them() -> None:

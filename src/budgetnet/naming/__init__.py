@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -139,15 +139,20 @@ def keyword_arguments(
     except Exception:  # annotations may name what is not there when they are looked up
         hints = {}
     declared = _signature(function, owner).parameters
-    accepted = [name for name in declared if name not in reserved]
+    kinds = {name: hints.get(name, type(declared[name].default)) for name in declared if name not in reserved}
+    return typed_options(text, kinds, owner)
+
+
+def typed_options(text: str, kinds: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """`width=3,task=segmentation` as values of the kinds that are expected under these names."""
     arguments: dict[str, Any] = {}
     for part, key, value in written_options(text):
-        if key is None or key not in accepted:
-            options = ", ".join(accepted) or "nothing"
+        if key is None or key not in kinds:
+            options = ", ".join(kinds) or "nothing"
             raise UserError(f"{owner} has no option {part!r}; write name=value with a name of: {options}")
         if key in arguments:
             raise UserError(f"{owner} is given {key} twice; keep one")
-        arguments[key] = convert(value, hints.get(key, type(declared[key].default)), f"{key} of {owner}")
+        arguments[key] = convert(value, kinds[key], f"{key} of {owner}")
     return arguments
 
 

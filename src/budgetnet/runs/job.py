@@ -206,7 +206,7 @@ def make_runner(job: Job, checked: Checked, trainer: Trainer) -> Runner:
 
 def make_trainer(job: Job, **options: Any) -> Trainer:
     """The trainer of a job; options are fields of `Trainer`."""
-    made, clip = job.optimizer or job.recipe.make_optimizer, getattr(job.recipe, "clip", 0.0)
+    made, clip = job.optimizer or job.recipe.make_optimizer, job.recipe.clip
     alone = Step() if job.teacher is None else DistilledStep(job.teacher)
     return Trainer(job.task, job.train, job.validation, made, job.device, clip=clip, alone=alone, **options)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import typing
 
 from budgetnet.errors import UserError
-from budgetnet.naming import keyword_arguments
+from budgetnet.naming import typed_options
 from budgetnet.strategies import paper as papers
 from budgetnet.strategies import recipes
 from budgetnet.strategies import trained as inherited
 from budgetnet.strategies.recipes import Recipe, Strategy
+from budgetnet.training.optimization import Optimization
 
 NAMES = ("fast", "trained", "paper")
 
@@ -39,5 +41,6 @@ def choose(text: str, epochs: float | None, task: str) -> Strategy:
         options_of = inherited.OPTIONS
     else:
         base, kind, options_of = papers.paper(epochs, task), papers.PaperRecipe, papers.OPTIONS
-    reserved = [field for field in kind.__dataclass_fields__ if field not in options_of]
-    return base.changed({"name": text, **keyword_arguments(kind, options, f"the recipe {name}", reserved)})
+    kinds = typing.get_type_hints(Optimization) | typing.get_type_hints(kind)
+    options_given = typed_options(options, {name: kinds[name] for name in options_of}, f"the recipe {name}")
+    return base.changed({"name": text, **options_given})

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from budgetnet.errors import UserError
-from budgetnet.strategies.recipes import OPTIMIZERS, SCHEDULES, Recipe, Strategy
+from budgetnet.strategies.recipes import Recipe, Strategy
+from budgetnet.training.optimization import OPTIMIZERS, SCHEDULES
 from budgetnet.training.trainer import OptimizerFactory
 
 OptimizerLike = str | Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
@@ -65,7 +66,7 @@ def trained_with(
         raise UserError(
             f"there is no optimizer {optimizer!r}; use {', '.join(OPTIMIZERS)}, or a function of parameters"
         )
-    untouched = optimizer is None and ":" not in strategy.name and strategy.optimizer == "sgd" and lr is None
+    untouched = optimizer is None and ":" not in strategy.name and strategy.weights.optimizer == "sgd" and lr is None
     if untouched and not has_batch_norm(net):
         changes = {**WITHOUT_NORM, **changes}
     elif optimizer is not None:
@@ -83,5 +84,5 @@ def _own(
         raise UserError(f"the optimizer cannot be made ({error}); give a function of parameters") from error
     if not isinstance(probe, torch.optim.Optimizer):
         raise UserError(f"the optimizer is {type(probe).__name__}; return a torch.optim.Optimizer of the parameters")
-    rate = float(probe.param_groups[0].get("lr", strategy.lr))
+    rate = float(probe.param_groups[0].get("lr", strategy.weights.lr))
     return strategy.changed({"lr": rate, **changes}), lambda module: factory(module.parameters())

@@ -12,7 +12,6 @@ from torch import nn
 
 from budgetnet.budgets.budget import Budget
 from budgetnet.data.feeds import Feed
-from budgetnet.errors import UserError
 from budgetnet.network.distribution import INITIAL_LOGIT
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.strategies.phases import Finish, Phase, Search, WarmUp
@@ -20,6 +19,7 @@ from budgetnet.strategies.policy import PolicySettings
 from budgetnet.strategies.sampling import PER_EXAMPLE, Sampling
 from budgetnet.strategies.start import Start, given_start
 from budgetnet.strategies.state import SearchState
+from budgetnet.training.optimization import BOUNDED, within
 from budgetnet.training.schedules import part_of, step_decay
 from budgetnet.training.trainer import Trainer
 
@@ -76,19 +76,15 @@ class PaperRecipe:
     momentum: float = 0.9
     weight_decay: float = 1e-4
     policy_lr: float = 1e-3
+    clip: ClassVar[float] = 0.0
     adaptive: ClassVar[bool] = False
     steps_back: ClassVar[bool] = False
     keeps_initial_weights: ClassVar[bool] = False
     choose_examples: ClassVar[int] = 1024
 
     def __post_init__(self) -> None:
-        bounds = {"lr": (math.nextafter(0, 1), math.inf), "momentum": (0.0, math.nextafter(1, 0))}
-        for name in ("warmup_epochs", "search_epochs", "weight_decay", "policy_lr"):
-            bounds[name] = (0.0, math.inf)
-        for name, (least, most) in bounds.items():
-            value = getattr(self, name)
-            if not (math.isfinite(value) and least <= value <= most):
-                raise UserError(f"{name}={value} is out of range for the paper's recipe; give another number")
+        weights = {name: BOUNDED[name] for name in ("lr", "momentum", "weight_decay")}
+        within(self, weights | dict.fromkeys(("warmup_epochs", "search_epochs", "policy_lr"), (0.0, math.inf)))
 
     @property
     def epochs(self) -> float:

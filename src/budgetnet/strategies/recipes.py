@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, Self
 
 import torch
@@ -20,7 +20,8 @@ from budgetnet.strategies.policy import PolicySettings, default_rate
 from budgetnet.strategies.sampling import Sampling
 from budgetnet.strategies.start import Start, budgeted_start
 from budgetnet.training.evaluation import RECALIBRATION_BATCHES
-from budgetnet.training.schedules import one_cycle, part_of
+from budgetnet.training.optimization import Optimization, within
+from budgetnet.training.schedules import part_of
 
 RISE = 0.2
 """The share of a cycle in which the learning rate rises, from fresh weights."""
@@ -31,40 +32,12 @@ LEAST_CANDIDATES = 6
 TIME_SHARES = {"warm-up": 0.02, "search": 0.12, "choose": 0.15, "race": 0.38, "finish": 0.92}
 """The share of a time limit by which each phase ends. The rest is for the final evaluation and export."""
 BOUNDED = {
-    **dict.fromkeys(("momentum",), (0.0, math.nextafter(1, 0))),
     **dict.fromkeys(("choose_share",), (0.0, 1.0)),
     **dict.fromkeys(("warmup_epochs", "search_epochs", "race_epochs", "final_epochs"), (0.0, math.inf)),
-    **dict.fromkeys(("weight_decay", "clip", "policy_lr", "random_racers"), (0.0, math.inf)),
+    **dict.fromkeys(("policy_lr", "random_racers"), (0.0, math.inf)),
     **dict.fromkeys(("candidates", "choose_examples", "racers", "finalists"), (1.0, math.inf)),
-    "lr": (math.nextafter(0, 1), math.inf),
 }
 """The least and the most that a number of a recipe may be; it must be finite."""
-
-
-def _sgd(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    return torch.optim.SGD(
-        module.parameters(),
-        recipe.lr,
-        momentum=recipe.momentum,
-        nesterov=recipe.momentum > 0,
-        weight_decay=recipe.weight_decay,
-        foreach=True,
-    )
-
-
-def _adamw(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(module.parameters(), recipe.lr, weight_decay=recipe.weight_decay, foreach=True)
-
-
-OPTIMIZERS: Mapping[str, Callable[[nn.Module, Recipe], torch.optim.Optimizer]] = {"sgd": _sgd, "adamw": _adamw}
-"""Optimizers of the weights by name."""
-
-SCHEDULES: Mapping[str, Callable[[float, float, float], float]] = {
-    "one-cycle": one_cycle,
-    "cosine": lambda peak, progress, rise: one_cycle(peak, progress, 0.0),
-    "constant": lambda peak, progress, rise: peak,
-}
-"""Learning rates by name: of the largest rate, the progress, and the share in which a rate rises."""
 
 
 class Strategy(Protocol):
@@ -93,6 +66,11 @@ class Strategy(Protocol):
     @property
     def adaptive(self) -> bool:
         """Whether λ follows the observed violation."""
+        ...
+
+    @property
+    def clip(self) -> float:
+        """The largest norm of a gradient; 0 for no limit."""
         ...
 
     @property
@@ -157,12 +135,7 @@ class Recipe:
         batch_size: Examples in a batch.
         groups: Architectures that share a batch.
         penalty: λ at the beginning; it follows the observed violation.
-        lr: The largest learning rate of the weights.
-        optimizer: A name of `OPTIMIZERS`.
-        momentum: Of SGD; Nesterov's kind unless it is zero.
-        weight_decay: Of the optimizer.
-        schedule: A name of `SCHEDULES`.
-        clip: The largest norm of a gradient; 0 for no limit.
+        weights: How weights are trained.
         policy_lr: Γ's learning rate; None is small enough for noise to move Γ little, whatever the search's length.
         candidates: Architectures that are scored on shared weights at most; fewer if they would take more than
             `choose_share` of the finish's compute.
@@ -182,12 +155,7 @@ class Recipe:
     batch_size: int = 128
     groups: int = 8
     penalty: float = 1.0
-    lr: float = 0.2
-    optimizer: str = "sgd"
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    schedule: str = "one-cycle"
-    clip: float = 0.0
+    weights: Optimization = field(default_factory=Optimization)
     policy_lr: float | None = None
     candidates: int = 96
     choose_share: float = 0.03
@@ -199,13 +167,7 @@ class Recipe:
     final_epochs: float = 0.0
 
     def __post_init__(self) -> None:
-        for choice, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
-            if getattr(self, choice) not in known:
-                raise UserError(f"there is no {choice} {getattr(self, choice)!r}; use {', '.join(known)}")
-        for name, (least, most) in BOUNDED.items():
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and least <= value <= most):
-                raise UserError(f"{name}={value} is out of range for a recipe; give {_words(least, most)}")
+        within(self, BOUNDED)
         if self.races and self.winner_epochs >= self.finish_epochs:
             raise UserError(
                 f"a race of {self.winner_epochs:g} epochs leaves nothing of the {self.finish_epochs:g} for the finish, "
@@ -245,6 +207,11 @@ class Recipe:
         return self.warmup_epochs + self.search_epochs + self.losers_epochs + self.finish_epochs
 
     @property
+    def clip(self) -> float:
+        """See `Strategy`."""
+        return self.weights.clip
+
+    @property
     def adaptive(self) -> bool:
         """See `Strategy`."""
         return True
@@ -260,8 +227,10 @@ class Recipe:
         return self.races
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
-        """See `Strategy`."""
-        return replace(self, **changes)
+        """See `Strategy`: settings of `weights` by their own names."""
+        own = {name: value for name, value in changes.items() if name in WEIGHTS}
+        others = {name: value for name, value in changes.items() if name not in WEIGHTS}
+        return replace(self, weights=replace(self.weights, **own), **others)
 
     def alone(self) -> Self:
         """See `Strategy`."""
@@ -269,7 +238,7 @@ class Recipe:
 
     def make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         """See `Strategy`."""
-        return OPTIMIZERS[self.optimizer](module, self)
+        return self.weights.make(module)
 
     def start(self, budgets: Sequence[Budget], graph: Graph, anchor: Architecture) -> Start:
         """See `Strategy`."""
@@ -292,39 +261,27 @@ class Recipe:
 
     def phases(self, train: Feed, seed: int, fixed: bool = False) -> tuple[Phase, ...]:
         """See `Strategy`: one learning-rate cycle for warm-up and search together, and one for the finish."""
-
-        def cycle(progress: float) -> float:
-            return SCHEDULES[self.schedule](self.lr, progress, RISE)
-
-        def last_cycle(progress: float) -> float:
-            return SCHEDULES[self.schedule](self.lr, progress, RISE if fixed else INHERITED_RISE)
-
-        finish = Finish(self.finish_epochs, last_cycle)
+        finish = Finish(self.finish_epochs, self.weights.rate(RISE if fixed else INHERITED_RISE))
         if fixed:
             return (finish,)
-        sampling = Sampling(seed, self.groups)
+        sampling, cycle = Sampling(seed, self.groups), self.weights.rate(RISE)
         warmup, search = self.warmup_epochs, self.search_epochs
         racers = self.racers if self.races else 1
         return (
             WarmUp(warmup, part_of(cycle, 0.0, warmup, warmup + search), sampling),
             Search(search, part_of(cycle, warmup, search, warmup + search), sampling),
             Choose(self.evaluations(train), seed, racers, self.random_racers, self.rungs, self.chooser()),
-            RunRace(self.lr, self.rungs),
+            RunRace(self.weights.lr, self.rungs),
             finish,
         )
 
 
-def _words(least: float, most: float) -> str:
-    """A range of finite numbers, as one says it."""
-    lower = f"{least:g} or more" if least in (0, 1) else "a number above zero" if least > 0 else "a number"
-    upper = "" if most == math.inf else " and 1 at most" if most == 1 else " and less than 1"
-    return lower + upper
-
-
-OPTIONS = tuple(
-    f.name for f in fields(Recipe) if f.name not in ("name", "finish_epochs", "batch_size", "groups", "penalty")
-)
-"""Settings that a user may write behind the name of the recipe; the others have a setting of their own."""
+WEIGHTS = tuple(f.name for f in fields(Optimization))
+"""Settings of `Recipe.weights`."""
+NOT_OPTIONS = ("name", "finish_epochs", "batch_size", "groups", "penalty", "weights")
+"""Fields of a recipe that have a setting of their own."""
+OPTIONS = (*(f.name for f in fields(Recipe) if f.name not in NOT_OPTIONS), *WEIGHTS)
+"""Settings that a user may write behind the name of the recipe."""
 
 
 def fast(epochs: float = 16) -> Recipe:

@@ -24,11 +24,12 @@ from budgetnet.strategies.importance import Importance, measure
 from budgetnet.strategies.local_search import FIRST_SHARE, Candidate, Score, local_search, samples
 from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase, RunRace, Search
 from budgetnet.strategies.race import Race, field_of
-from budgetnet.strategies.recipes import INHERITED_RISE, SCHEDULES, Recipe
+from budgetnet.strategies.recipes import INHERITED_RISE, Recipe
 from budgetnet.strategies.sampling import Sampling
 from budgetnet.strategies.start import importance_per_cost, importance_start, relative_costs
 from budgetnet.strategies.state import Inherited, SearchState
 from budgetnet.strategies.widths import random_widths, uniform_widths
+from budgetnet.training.optimization import Optimization
 from budgetnet.training.trainer import Trainer
 
 RANDOM_WIDTHS = 2
@@ -188,21 +189,17 @@ class TrainedRecipe(Recipe):
 
     def phases(self, train: Feed, seed: int, fixed: bool = False) -> tuple[Phase, ...]:
         """See `Strategy`."""
-
-        def cycle(progress: float) -> float:
-            return SCHEDULES[self.schedule](self.lr, progress, INHERITED_RISE)
-
-        finish = Finish(self.finish_epochs, cycle)
+        finish, lr = Finish(self.finish_epochs, self.weights.rate(INHERITED_RISE)), self.weights.lr
         if fixed:
             return (finish,)
         racers = self.racers if self.races else 1
         importance = MeasureImportance(self.importance_examples, self.shared)
-        search = Search(self.search_epochs, lambda progress: self.search_lr * self.lr, Sampling(seed, self.groups))
+        search = Search(self.search_epochs, lambda progress: self.search_lr * lr, Sampling(seed, self.groups))
         return (
             importance,
             *((search,) if self.search_epochs else ()),
             ChooseInherited(self.evaluations(train), seed, racers, 0, self.rungs, Worth()),
-            RaceInherited(self.lr, self.rungs),
+            RaceInherited(lr, self.rungs),
             finish,
         )
 
@@ -228,5 +225,5 @@ def trained(epochs: float = EPOCHS) -> TrainedRecipe:
         racers=3,
         race_epochs=epochs / 16,
         finish_epochs=epochs,
-        lr=0.1,
+        weights=Optimization(lr=0.1),
     )
