@@ -24,8 +24,8 @@ from budgetnet.export.int8 import PRECISIONS
 from budgetnet.pictures.draw import THEMES
 from budgetnet.reproduce import SCALES
 from budgetnet.runs.sweep.plan import AXES
-from budgetnet.strategies.recipes import OPTIMIZERS, SCHEDULES
 from budgetnet.training import device
+from budgetnet.training.optimization import OPTIMIZERS, SCHEDULES
 
 WITHOUT_TORCH = """
 import sys
