@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -74,8 +75,15 @@ def test_a_search_prints_its_summary_as_json(capsys: Capture, tmp_path: Path) ->
 
 def test_a_search_tells_what_is_reachable_first_and_what_is_certified_last(capsys: Capture, tmp_path: Path) -> None:
     loud = [argument for argument in TINY if argument != "--quiet"]
-    code, out, err = run_cli(capsys, "search", *loud, "--budget", "macs<=60%", "--out", tmp_path / "a")
+    budgets = ("--budget", "macs<=60%", "--budget", "size<=70%")
+    code, out, err = run_cli(capsys, "search", *loud, *budgets, "--out", tmp_path / "a")
     assert code == 0, err
+    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert re.search(rf"^file_size +{summary['file_size'] / 1000:.4g} kB", out, re.M), "beside size"
+    assert f"the exported file has {summary['file_size'] / 1000:.4g} kB" in out
+    assert summary["file_size"] > summary["budgets"][1]["maximum"] >= summary["size"] == summary["budgets"][1]["value"]
+    assert re.search(r"^\d+ s: training \d+ s, measuring \d+ s, writing \d+ s; everything is in", out, re.M)
+    assert "The exported file has" in (tmp_path / "a" / "report.html").read_text()
     assert out.index("satisfiable") < out.index("validation accuracy") < out.index("holds: macs <= ")
     assert out.rstrip().endswith("the certificate holds")
     assert run_cli(capsys, "search", "--out", tmp_path / "a", "--resume")[1].rstrip().endswith("the certificate holds")

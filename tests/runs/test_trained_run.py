@@ -1,5 +1,6 @@
 """Runs from trained weights: what they say at the end, teachers, weights, and what they choose by."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,18 @@ def test_before_and_after_are_what_the_two_networks_say(result: Result) -> None:
     assert {"chosen", "uniform"} == before.race_losses.keys()
     rows = {name: (a, b) for name, a, b in before.compared(result.summary)}
     assert {"validation accuracy", "test accuracy", "macs", "params", "weights file"} == rows.keys()
+
+
+def test_the_page_says_before_and_after(result: Result) -> None:
+    before = result.summary.before
+    assert before is not None
+    page = (Path(result.summary.run) / "report.html").read_text()
+    section = page.partition(">Before and after<")[2].partition("</section>")[0]
+    rows = re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td></tr>", section)
+    assert rows == before.compared(result.summary)
+    assert re.findall("<li>(.*?)</li>", section) == list(before.removed)
+    assert f"uniform widths at the same cost {before.race_losses['uniform']:.4f}" in section
+    assert "The network before was its teacher" in section
 
 
 def test_the_summary_is_read_back(result: Result) -> None:

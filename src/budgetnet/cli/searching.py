@@ -250,11 +250,7 @@ def _print_before(summary: Summary, before: Before) -> None:
         table.add_row(*row)
     print_table(table)
     click.echo(f"removed: {'; '.join(map(printable, before.removed)) or 'nothing'}")
-    losses = before.race_losses
-    if losses.keys() >= {"chosen", "uniform"}:
-        click.echo(
-            f"loss in the race: {losses['chosen']:.4f}; uniform widths at the same cost: {losses['uniform']:.4f}"
-        )
+    click.echo(" ".join(map(printable, before.notes())))
 
 
 def print_summary(summary: Summary, folder: Path) -> None:
@@ -268,6 +264,8 @@ def print_summary(summary: Summary, folder: Path) -> None:
             f"{budget.share:.1%}",
             "yes" if budget.met else "NO",
         )
+    for name, value in summary.files():
+        table.add_row(name, "", value, "", "")
     if summary.budgets:
         print_table(table)
     size = f"{show(summary.macs, 'macs')} multiply-adds, {show(summary.params, 'params')} parameters"
@@ -275,7 +273,11 @@ def print_summary(summary: Summary, folder: Path) -> None:
     click.echo(f"{_scores(summary)}; {size}, {len(summary.architecture)} edges of {printable(summary.space)}")
     if summary.before is not None:
         _print_before(summary, summary.before)
-    click.echo(f"{minutes(summary.seconds)} ({phases}); everything is in {folder}")
+    for warning in summary.warnings:
+        click.echo(f"note: {warning}")
+    spent = ", ".join(f"{printable(name)} {minutes(seconds)}" for name, seconds in summary.spent.items())
+    click.echo(f"{minutes(summary.total_seconds)}{f': {spent}' if spent else ''}; everything is in {folder}")
+    click.echo(f"phases of the training: {phases}")
     page = folder / "report.html"
     if page.exists():
         click.echo(f"report: {page}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
@@ -46,6 +46,8 @@ class Meter:
         self.example = example
         self.until = math.inf
         """When, by `time.monotonic`, a user's own cost stops being asked by `evaluate`, since a time limit is near."""
+        self.seconds = 0.0
+        """Seconds that were spent on measurements and draws so far."""
         self._known: dict[bytes, float] = {}
 
     def __repr__(self) -> str:
@@ -91,9 +93,14 @@ class Meter:
         if self.cost.exact:
             value = self(architecture)
             return Evidence(value, value, {"method": "exact"})
-        with self._user_code():
+        with self._user_code(), self._timed():
             charged = architecture if architecture.connected else self.graph.full
             return self._checked(self.cost.evidence(charged, batches if len(batches) else (self.example,)))
+
+    def refresh(self, gates: Tensor) -> Mapping[str, float]:
+        """Measures some of these architectures and corrects the estimates by them; returns their errors by name."""
+        with self._timed():
+            return self.cost.refresh(self.graph.live(gates))
 
     def certify(self, deliverable: Deliverable, maximum: float) -> Evidence:
         """The cost's own evidence for a certificate; it must agree with what an exact cost said before.
@@ -178,6 +185,14 @@ class Meter:
     def late(self) -> bool:
         """Whether a user's own cost is no longer asked by `evaluate`."""
         return self.own and time.monotonic() > self.until
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds += time.monotonic() - begun
 
     @contextmanager
     def _unhurried(self) -> Iterator[None]:

@@ -132,6 +132,19 @@ class Before:
         rows += [(name, show(a, name), show(b, name)) for name, a, b in counts]
         return [*rows, ("weights file", show(self.file_bytes, "B"), show(self.file_bytes_after, "B"))]
 
+    def notes(self) -> list[str]:
+        """How the result did against uniform widths in the race, and what it learned from, as sentences."""
+        losses = self.race_losses
+        taught = {"none": "It had no teacher.", "self": "The network before was its teacher."}
+        notes = [taught.get(self.teacher, f"Its teacher was {self.teacher}.")]
+        if losses.keys() >= {"chosen", "uniform"}:
+            notes.insert(
+                0,
+                f"The loss of the chosen network in the race was {losses['chosen']:.4f}, that of uniform widths at the "
+                f"same cost {losses['uniform']:.4f}.",
+            )
+        return notes
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -156,6 +169,10 @@ class Summary:
         int8_validation: The metric of the int8 file on validation data, if a budget is about that file.
         int8_test: The same on test data.
         before: The trained network that the run started from; None for fresh weights.
+        spent: Seconds by kind of work: `training`; `measuring` of costs and scores; `writing` of files and pages. The
+            last two are those of the process that finished the run. Empty for runs of older versions.
+        size: Bytes of the network's parameters and buffers.
+        file_size: Bytes of the network as an ONNX file, where a budget is on `size` or `file_size`.
     """
 
     run: str
@@ -176,6 +193,25 @@ class Summary:
     int8_validation: Score = None
     int8_test: Score = None
     before: Before | None = None
+    spent: Mapping[str, Positive] = field(default_factory=dict)
+    size: Count | None = None
+    file_size: Count | None = None
+
+    @property
+    def total_seconds(self) -> float:
+        """Seconds of everything: training, measuring and writing."""
+        return sum(self.spent.values()) or self.seconds
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should not overlook: a file that is larger than the limit on `size`."""
+        file = self.file_size
+        return tuple(
+            f"the exported file has {show(file, 'B')}, more than the {show(budget.maximum, 'B')} of the budget on size "
+            "that counts weights and buffers alone; limit file_size if the file has to fit"
+            for budget in self.budgets
+            if budget.cost == "size" and file is not None and file > budget.maximum
+        )
 
     @property
     def met(self) -> bool:
@@ -201,8 +237,19 @@ class Summary:
         """What a person wants to know, line by line."""
         kept = [(b.text or b.cost, f"{show(b.value, b.unit)}{'' if b.met else ', NOT MET'}") for b in self.budgets]
         scores = [(f"{part} {self.metric.label}", text) for part, text in self.scores().items()]
-        sizes = [("multiply-adds", show(self.macs, "macs")), ("parameters", show(self.params, "params"))]
-        return [*kept, *scores, *sizes, ("edges", str(len(self.architecture))), ("time", f"{self.seconds:.0f} s")]
+        sizes = [("multiply-adds", show(self.macs, "macs")), ("parameters", show(self.params, "params")), *self.files()]
+        notes = [("note", warning) for warning in self.warnings]
+        times = [(name, f"{seconds:.0f} s") for name, seconds in self.spent.items()]
+        return [*kept, *scores, *sizes, ("edges", str(len(self.architecture))), *(times or [self._time()]), *notes]
+
+    def files(self) -> list[tuple[str, str]]:
+        """`size` and `file_size` where they are known and no budget says them already."""
+        known = {"size": self.size, "file_size": self.file_size} if self.file_size is not None else {}
+        told = [budget.cost for budget in self.budgets]
+        return [(name, show(value, "B")) for name, value in known.items() if value is not None and name not in told]
+
+    def _time(self) -> tuple[str, str]:
+        return "time", f"{self.seconds:.0f} s"
 
     def __str__(self) -> str:
         rows = self.table()
@@ -217,12 +264,16 @@ class Summary:
     def to_json(self) -> dict[str, Any]:
         """A plain value for `summary.json`; a mean intersection over union or an int8 score only if it is known."""
         value: dict[str, Any] = plain(self)
-        optional = [name for name in value if name.endswith("_mean_iou") or name.startswith("int8_")]
+        optional = [
+            name
+            for name in value
+            if name.endswith(("_mean_iou", "size")) or name.startswith("int8_") or name == "before"
+        ]
         known = {name: item for name, item in value.items() if item is not None or name not in optional}
         if self.metric == MetricDescription():
             del known["metric"]
-        if self.before is None:
-            del known["before"]
+        if not self.spent:
+            del known["spent"]
         return {_stored_name(name, self.metric.name): item for name, item in known.items()}
 
     @staticmethod

@@ -74,6 +74,14 @@ class Stopwatch(Untimed):
                 return
             yield item
 
+    def totals(self) -> dict[str, float]:
+        """Seconds of each phase, all of its parts together."""
+        self._charge()
+        found: dict[str, float] = {}
+        for (phase, _), seconds in self.seconds.items():
+            found[phase] = found.get(phase, 0.0) + seconds
+        return found
+
     def table(self) -> list[dict[str, Any]]:
         """Phase, part, seconds and share of the whole: phases as they came, the longest part of each first."""
         self._charge()

@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ import torch
 from safetensors.torch import save as save_safetensors
 from torch import fx
 
-from budgetnet.budgets.certificate import BudgetEntry, Certificate, certify, file_checksums
+from budgetnet.budgets.certificate import Certificate, certify, file_checksums
 from budgetnet.budgets.feasibility import Profile
-from budgetnet.costs import macs, params
 from budgetnet.errors import UserError
 from budgetnet.export import Description, save_program
 from budgetnet.export.formats import program
@@ -31,10 +30,10 @@ from budgetnet.records.console import ConsoleSink, working
 from budgetnet.records.environment import environment, machine, versions
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.records import Fan, JsonLines, Sink
-from budgetnet.records.results import BudgetResult, Origin, Summary
+from budgetnet.records.results import Origin, Summary
 from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.runs import quantised
-from budgetnet.runs.before import before_and_after
+from budgetnet.runs.closing import MEASURING, WRITING, Spent, int8_test, summarize
 from budgetnet.runs.config import Config
 from budgetnet.runs.inherited import lent_weights
 from budgetnet.runs.job import Checked, Job, check_job, make_runner, make_trainer, prepare
@@ -93,7 +92,9 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
     options.watch.phase("check")
     for note in job.notes:
         options.say(note)
+    spent = Spent(job.budgets)
     checked = _check(job, options)
+    spent.on(WRITING)
     _try_export(job, checked, folder, options)
     with folder.locked(options.patience), torch.random.fork_rng(devices=[]), lent_weights(job.net):
         torch.manual_seed(job.config.seed)
@@ -101,18 +102,20 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
         if not folder.exists:
             _begin(folder, job, options)
         with _runner(job, folder, checked, options) as runner:
-            outcome = runner.run()
-            certificate = _hand_over(job, folder, outcome, options)
+            outcome = spent.training(runner.run)
+            certificate = _hand_over(job, folder, outcome, options, spent)
             while not certificate.holds and job.recipe.steps_back and runner.step_back():
                 options.say("a budget did not hold when the network was measured: finishing the next best architecture")
-                outcome = runner.run()
-                certificate = _hand_over(job, folder, outcome, options)
+                outcome = spent.training(runner.run)
+                certificate = _hand_over(job, folder, outcome, options, spent)
         options.watch.phase("report")
         with working("evaluating and writing the report", options.quiet):
             _check_presence(folder)
-            result = _finish(job, folder, outcome, certificate, options, runner.state.inherited)
+            result = _finish(job, folder, outcome, certificate, options, spent, runner.state.inherited)
             if options.report:
                 write_report_of(folder, options.say, job)
+                result = replace(result, summary=spent.told(result.summary))
+                folder.write_summary(result.summary)
         if isinstance(options.watch, Stopwatch):
             folder.write_json("profile.json", options.watch.table())
     _say_unused(result.summary, options)
@@ -188,9 +191,10 @@ def _described(job: Job, architecture: Architecture) -> Description:
     return Description.of_run(job.config.space, architecture.to_json(), job.data.to_json(), {})
 
 
-def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) -> Certificate:
+def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options, spent: Spent) -> Certificate:
     """Writes the network, measures it against its budgets and writes the certificate."""
     options.watch.phase("certify")
+    spent.on(WRITING)
     _check_presence(folder)
     model, described = outcome.model.eval(), _described(job, outcome.architecture)
     write_file(folder.path / "architecture.json", (outcome.architecture.to_json() + "\n").encode())
@@ -200,6 +204,7 @@ def _hand_over(job: Job, folder: RunFolder, outcome: Outcome, options: Options) 
     names = ["architecture.json", "weights.safetensors", STRUCTURE_FILE]
     if _write_program(model, folder, described, options):
         names.append("network.pt2")
+    spent.on(MEASURING)
     int8, int8_score = None, None
     if quantised.wanted(job.budgets):
         int8 = quantised.make(job, copy.deepcopy(outcome.model), described, folder.path)
@@ -239,59 +244,21 @@ def _finish(
     outcome: Outcome,
     certificate: Certificate,
     options: Options,
+    spent: Spent,
     inherited: Inherited | None = None,
 ) -> Result:
     """Judges the network on all validation and test data; the summary is written last."""
     model = outcome.model.eval()
-    test = judge(model, job.task, job.test.evaluation()) if job.test is not None and options.judge else None
-    validation = judge(model, job.task, job.validation.evaluation())
-    int8 = _int8_test(job, folder) if test else None
-    summary = Summary(
-        run=str(folder.path),
-        space=job.net.name,
-        recipe=job.recipe.name,
-        seed=job.config.seed,
-        architecture=tuple(edge.name for edge in outcome.architecture.live()),
-        budgets=tuple(_budget_result(entry, certificate) for entry in certificate.budgets),
-        validation_score=validation.metric,
-        validation_mean_iou=validation.mean_iou,
-        test_score=test.metric if test else None,
-        test_mean_iou=test.mean_iou if test else None,
-        metric=job.data.metric,
-        macs=round(macs(job.net)(outcome.architecture)),
-        params=round(params(job.net)(outcome.architecture)),
-        seconds=sum(outcome.seconds.values()),
-        phases=dict(outcome.seconds),
-        int8_validation=certificate.int8.int8 if certificate.int8 else None,
-        int8_test=int8,
-        before=before_and_after(job, outcome.architecture, model, inherited, options.judge),
-    )
+    spent.on(MEASURING)
+    summary = summarize(job, folder, outcome, certificate, options.judge, inherited)
+    spent.on(WRITING)
     if job.data.task == "segmentation":
         write_pictures(folder.path, model, job.validation)
+    summary = spent.told(summary)
     folder.write_summary(summary)
     described = _described(job, outcome.architecture)
     return Result(
         model, outcome.architecture, summary, certificate, job.data, job.task, described, raw_examples(job.validation)
-    )
-
-
-def _int8_test(job: Job, folder: RunFolder) -> float | None:
-    """The score of the int8 file on test data, where there are both."""
-    if job.test is None or not quantised.wanted(job.budgets):
-        return None
-    return quantised.score(folder.read_bytes(INT8_FILE), job, job.test).metric
-
-
-def _budget_result(entry: BudgetEntry, certificate: Certificate) -> BudgetResult:
-    """A budget about an int8 file is met only if that file is nearly as good as the network."""
-    worse = certificate.int8 is not None and not certificate.int8.holds and entry.how.get("precision") == "int8"
-    return BudgetResult(
-        cost=entry.cost,
-        unit=entry.unit,
-        maximum=entry.maximum,
-        value=entry.measured,
-        met=entry.holds and not worse,
-        text=entry.text,
     )
 
 
@@ -302,7 +269,7 @@ def judge_on_test(run: Path, config: Config, patience: float = 0.0, own: Collect
     model = load(run, job.net).network
     if job.test is not None:
         with folder.locked(patience):
-            write_test_score(folder, judge(model, job.task, job.test.evaluation()), _int8_test(job, folder))
+            write_test_score(folder, judge(model, job.task, job.test.evaluation()), int8_test(job, folder))
 
 
 def write_test_score(folder: RunFolder, score: Score | None, int8: float | None = None) -> None:

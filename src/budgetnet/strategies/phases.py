@@ -143,7 +143,7 @@ class Search:
         for budget in state.budgets:
             if budget.meter.cost.measured:
                 source = generator_of("refresh", self.sampling.seed, state.fit.step)
-                errors = budget.meter.cost.refresh(graph.live(distribution.sample(REFRESH_SAMPLES, source).gates))
+                errors = budget.meter.refresh(distribution.sample(REFRESH_SAMPLES, source).gates)
                 seen |= {f"predictor_{name}/{budget.name}": value for name, value in errors.items()}
         return {**_seen(state), **seen}
 

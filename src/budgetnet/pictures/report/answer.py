@@ -38,7 +38,8 @@ class Answer:
 
 def answer(run: RunFiles, limits: list[Limit]) -> Answer:
     """The answer of a run, finished or not."""
-    warnings = [f"{problem}." for problem in run.problems]
+    said = run.summary.warnings if run.summary else ()
+    warnings = [*(f"{problem}." for problem in run.problems), *(f"{text[0].upper()}{text[1:]}." for text in said)]
     if not run.finished:
         warnings.insert(0, "The result of this run cannot be read." if run.ended else _unfinished(run))
     elif not run.whole:
@@ -151,6 +152,10 @@ def _result_tiles(run: RunFiles) -> list[Tile]:
         tiles.append(Tile("validation mean IoU", percent(validation)))
     tiles.append(Tile("multiply-adds", show(summary.macs, "macs"), "one input"))
     tiles.append(Tile("parameters", show(summary.params, "params")))
-    note = ", ".join(f"{name} {duration(value)}" for name, value in summary.phases.items())
-    tiles.append(Tile("time", duration(summary.seconds), note))
+    tiles += [Tile(name, value) for name, value in summary.files()]
+    note = ", ".join(f"{name} {duration(value)}" for name, value in (summary.spent or summary.phases).items())
+    tiles.append(Tile("time", duration(summary.total_seconds), note))
+    if summary.spent:
+        phases = ", ".join(f"{name} {duration(value)}" for name, value in summary.phases.items() if value)
+        tiles.append(Tile("phases of the training", duration(summary.seconds), phases))
     return tiles

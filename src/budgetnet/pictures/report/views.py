@@ -21,7 +21,7 @@ from budgetnet.pictures.report.numbers import score_text
 from budgetnet.pictures.report.planes import archive_planes, runs_planes
 from budgetnet.pictures.report.series import timeline
 from budgetnet.records.folder import RunFiles
-from budgetnet.records.results import MetricDescription
+from budgetnet.records.results import MetricDescription, Summary
 
 MOST_FRAMES = 300
 """Positions of all sliders of a page together: their probabilities are its largest part after the chart library."""
@@ -36,6 +36,15 @@ class Placed:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """A trained network before and after: rows of name, before and after; what was removed; how it was chosen."""
+
+    rows: list[tuple[str, str, str]]
+    removed: list[str]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
 class RunView:
     """One run."""
 
@@ -44,6 +53,7 @@ class RunView:
     path: str
     answer: Answer
     proofs: list[tuple[str, str]]
+    before: Comparison | None
     gallery: Gallery | None
     anatomy: Anatomy | None
     undrawn: str
@@ -128,6 +138,7 @@ def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int
         str(run.path),
         answer(run, found),
         [(limit.cost, _how(limit)) for limit in found if limit.how],
+        _comparison(run.summary),
         gallery(run),
         body,
         undrawn,
@@ -139,6 +150,13 @@ def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int
         [(str(k), _text(v)) for part in (run.origin.versions, run.origin.machine) for k, v in part.items()],
         run.origin.command,
     )
+
+
+def _comparison(summary: Summary | None) -> Comparison | None:
+    if summary is None or summary.before is None:
+        return None
+    before = summary.before
+    return Comparison(before.compared(summary), list(before.removed), before.notes())
 
 
 def _place(prefix: str, charts: Any) -> list[Placed]:
