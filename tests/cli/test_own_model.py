@@ -110,3 +110,27 @@ def test_checkpoints_of_wrapped_and_tied_models_are_understood(tmp_path: Path) -
     save_file(state, tmp_path / "tied.safetensors")
     load_weights(tied, tmp_path / "tied.safetensors")
     assert torch.equal(tied[1].weight, state["0.weight"])
+
+
+def test_several_budgets_make_a_family_from_one_importance_pass(capsys: Capture, tmp_path: Path, weights: Path) -> None:
+    out = tmp_path / "family"
+    given = ("search", "--model", MODEL, *SETTINGS, "--weights", weights, "--out", out)
+    family = ("--budgets", "macs<=60%", "macs<=40% & params<=90%")
+    code, said, err = run_cli(capsys, *given, *family)
+    assert code == 0, err
+    folders = [out / "macs-60pct", out / "macs-40pct-params-90pct"]
+    summaries = [json.loads((folder / "summary.json").read_text()) for folder in folders]
+    assert [path.name for path in out.glob("*.safetensors")] == ["importance.safetensors"]
+    for summary, folder in zip(summaries, folders, strict=True):
+        assert json.loads((folder / "certificate.json").read_text())["holds"]
+        for budget in summary["budgets"]:
+            assert budget["value"] <= budget["maximum"]
+    assert all(text in said for text in ("macs<=60%", "macs<=40% & params<=90%", "before: validation", "report.html"))
+    page = (out / "report.html").read_text()
+    assert page.count(">Before and after<") == 2
+    assert ">Accuracy against macs<" in page, "the curve"
+    assert "--resume" in refused(capsys, *given, *family)
+    code, again, err = run_cli(capsys, *given, *family, "--resume", "--json")
+    assert (code, json.loads(again)) == (0, summaries)
+    assert "both given" in refused(capsys, *given, *family, "--budget", "macs<=50%")
+    assert "given twice" in refused(capsys, *given, "--budgets", "macs<=50%", "macs<=50%", "--dry-run")

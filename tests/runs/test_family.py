@@ -46,7 +46,8 @@ def test_a_family_shares_one_importance_pass_and_is_kept(tmp_path: Path, monkeyp
     assert before == [(p / "summary.json").stat().st_mtime_ns for p in member_folders(BUDGETS, tmp_path).values()]
     rows = curve([result.summary for result in again])
     assert [row[0] for row in rows] == BUDGETS
-    assert all(row[3] == "yes" for row in rows)
+    assert all(row[4] == "yes" for row in rows)
+    assert [row[2] for row in rows] == [f"{result.summary.budgets[0].share:.1%}" for result in results]
     with pytest.raises(UserError, match="another network"):
         Importance.from_bytes((tmp_path / SHARED).read_bytes(), mlp(), "the file")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,16 +21,17 @@ from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder, new_folder
 from budgetnet.records.results import Before, Summary
 from budgetnet.records.sinks import TensorBoard
-from budgetnet.records.stopwatch import OFF, Stopwatch
+from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.runs.config import Config, duration, from_mapping, from_toml, of_run
 from budgetnet.runs.execute import Options, execute, write_report_of
+from budgetnet.runs.family import curve, member_folders, parts_of, run_family, sharing
 from budgetnet.runs.job import Job, check_job, estimated_seconds, prepare
 from budgetnet.runs.result import Result
 
 
-def search(dry_run: bool, **options: Any) -> int:
-    """`budgetnet search`: searches for a network that meets every budget, and trains it."""
-    return _start(options, dry_run)
+def search(dry_run: bool, family: Sequence[str], **options: Any) -> int:
+    """`budgetnet search`: searches for a network that meets every budget, or for one for each of several budgets."""
+    return _search_family(family, options, dry_run) if family else _start(options, dry_run)
 
 
 def train(space: str, architecture: str, **options: Any) -> int:
@@ -38,12 +40,7 @@ def train(space: str, architecture: str, **options: Any) -> int:
 
 
 def _start(options: dict[str, Any], dry_run: bool) -> int:
-    model = options.pop("model", None)
-    if model is not None and options["space"] is not None:
-        raise UserError(f"--model {model} and --space {options['space']} are both given; leave one of them out")
-    options["space"] = model or options["space"]
-    names = ("out", "resume", "lr_scale", "config_file", "track", "profile", "quiet", "as_json")
-    controls = {name: options.pop(name) for name in names}
+    controls = _controls(options)
     watch = Stopwatch("load") if controls["profile"] else OFF
     out, resumed = _folder(controls["out"], controls["resume"])
     config = _configuration(options, controls["config_file"], resumed)
@@ -57,6 +54,28 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
         job = prepare(config, own)
     if dry_run:
         return _dry_run(job, controls["as_json"])
+    try:
+        result = _carry_out(job, out, controls, watch)
+    except Interrupted:
+        click.echo(f"interrupted; go on with: budgetnet {_command(job, own)} --resume --out {out}", err=True)
+        return 130
+    if isinstance(watch, Stopwatch) and not controls["as_json"]:
+        _print_profile(watch)
+    return _report(result.summary, out, controls["as_json"])
+
+
+def _controls(options: dict[str, Any]) -> dict[str, Any]:
+    """Takes what does not change the result out of the options, and the model as the space."""
+    model = options.pop("model", None)
+    if model is not None and options["space"] is not None:
+        raise UserError(f"--model {model} and --space {options['space']} are both given; leave one of them out")
+    options["space"] = model or options["space"]
+    names = ("out", "resume", "lr_scale", "config_file", "track", "profile", "quiet", "as_json")
+    return {name: options.pop(name) for name in names}
+
+
+def _carry_out(job: Job, out: Path, controls: dict[str, Any], watch: Untimed = OFF) -> Result:
+    """Executes a job so that Ctrl-C saves its state."""
     with Stop(out) as stop:
         settings = Options(
             quiet=controls["quiet"],
@@ -68,14 +87,62 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
             profiled=_ignored if controls["quiet"] or controls["as_json"] else _print_reach,
             watch=watch,
         )
-        try:
-            result: Result = execute(job, out, settings)
-        except Interrupted:
-            click.echo(f"interrupted; go on with: budgetnet {_command(job, own)} --resume --out {out}", err=True)
-            return 130
-    if isinstance(watch, Stopwatch) and not controls["as_json"]:
-        _print_profile(watch)
-    return _report(result.summary, out, controls["as_json"])
+        return execute(job, out, settings)
+
+
+def _search_family(family: Sequence[str], options: dict[str, Any], dry_run: bool) -> int:
+    """A network for each of several budgets, in folders below `--out`; finished ones are kept."""
+    if options["budgets"]:
+        raise UserError("--budget and --budgets are both given; write every network's budgets behind --budgets")
+    controls = _controls(options)
+    out = controls["out"] or new_folder()
+    own = own_names(options["space"] or "", *options["costs"], *(part for text in family for part in parts_of(text)))
+
+    def prepared(text: str, where: Path) -> Job:
+        before = RunFolder(where) if RunFolder(where).exists else None
+        config = _configuration({**options, "budgets": parts_of(text)}, controls["config_file"], before)
+        with working(f"loading {config.data}", controls["quiet"]):
+            job = prepare(config, own)
+        return replace(job, recipe=sharing(job.recipe, out))
+
+    def run(text: str, where: Path) -> Summary:
+        folder = RunFolder(where)
+        if folder.exists and not controls["resume"]:
+            raise UserError(f"{out} holds such networks already; go on with them by --resume, or choose another --out")
+        if folder.finished:
+            return folder.summary()
+        click.echo(f"{text}: {where}", err=True)
+        return _carry_out(prepared(text, where), where, controls).summary
+
+    if dry_run:
+        members = member_folders(family, out).items()
+        return max([_dry_run(prepared(text, where), controls["as_json"]) for text, where in members])
+    try:
+        summaries = run_family(family, out, run)
+    except Interrupted:
+        click.echo(f"interrupted; go on with the same command, --resume and --out {out}", err=True)
+        return 130
+    _print_family(summaries, out, controls["as_json"])
+    return 0 if all(summary.met for summary in summaries) else 3
+
+
+def _print_family(summaries: Sequence[Summary], out: Path, as_json: bool) -> None:
+    """The networks of a family: what each costs and scores, and the full network before."""
+    if as_json:
+        print_json([summary.to_json() for summary in summaries])
+        return
+    table = plain_table("budget", "value", "used", "score", "certified", right=("value", "used"))
+    for row in curve(summaries):
+        table.add_row(*row)
+    print_table(table)
+    if (before := summaries[0].before) is not None:
+        known = (("validation", before.validation_score), ("test", before.test_score))
+        scores = ", ".join(f"{part} {summaries[0].metric.show(score)}" for part, score in known if score is not None)
+        click.echo(
+            f"before: {scores}; {show(before.macs, 'macs')} multiply-adds, {show(before.params, 'params')} parameters"
+        )
+    click.echo(f"{minutes(sum(summary.total_seconds for summary in summaries))}; every network has a folder in {out}")
+    click.echo(f"report: {out / 'report.html'}")
 
 
 def _print_profile(watch: Stopwatch) -> None:

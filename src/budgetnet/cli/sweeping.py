@@ -20,6 +20,7 @@ from budgetnet.naming.values import printable
 from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.results import PARTS, MetricDescription
+from budgetnet.runs.arguments import AND
 from budgetnet.runs.config import from_toml
 from budgetnet.runs.sweep import (
     DaskEngine,
@@ -33,7 +34,6 @@ from budgetnet.runs.sweep import (
     run_sweep,
 )
 from budgetnet.runs.sweep.display import Display
-from budgetnet.runs.sweep.plan import AND
 from budgetnet.runs.sweep.table import Row
 
 LONGEST_MESSAGE = 1000

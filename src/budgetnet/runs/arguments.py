@@ -12,6 +12,9 @@ from budgetnet.budgets.budget import BudgetLike, as_budgets
 from budgetnet.errors import UserError
 from budgetnet.network.supernet import SuperNetwork
 
+AND = " & "
+"""Between the budgets of one network, where there are several networks."""
+
 
 def check_network(net: object) -> None:
     """Refuses what is not a super network with float32 weights that exist."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from budgetnet.costs.units import show
 from budgetnet.errors import UserError
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.results import Summary
-from budgetnet.runs.arguments import check_network
+from budgetnet.runs.arguments import AND, check_network
 from budgetnet.runs.config import from_mapping
 from budgetnet.runs.result import Result, load
 from budgetnet.runs.search import search
@@ -20,8 +21,14 @@ from budgetnet.strategies.trained import TrainedRecipe
 
 SHARED = "importance.safetensors"
 """What the one importance pass found, in the folder of the family."""
+Member = TypeVar("Member")
 LONGEST = 60
 """Characters of a member's folder."""
+
+
+def parts_of(text: str) -> tuple[str, ...]:
+    """The budgets of one network: `macs<=60% & params<=1M` are two."""
+    return tuple(part.strip() for part in text.split(AND.strip()))
 
 
 def member_folders(budgets: Sequence[str], out: Path) -> dict[str, Path]:
@@ -83,15 +90,31 @@ def search_family(
         if RunFolder(where).finished:
             return load(where)
         made: Result = search(
-            net, train, validation, test, budgets=[text], out=where, recipe=chosen, **{**options, "resume": True}
+            net,
+            train,
+            validation,
+            test,
+            budgets=parts_of(text),
+            out=where,
+            recipe=chosen,
+            **{**options, "resume": True},
         )
         return made
 
     return run_family(texts, folder, run)
 
 
-def run_family(budgets: Sequence[str], out: Path, run: Callable[[str, Path], Result]) -> list[Result]:
-    """Runs the members one after the other, and writes the page about all of them."""
+def run_family(budgets: Sequence[str], out: Path, run: Callable[[str, Path], Member]) -> list[Member]:
+    """Runs the members one after the other, and writes the page about all of them.
+
+    Args:
+        budgets: A text for each member.
+        out: The folder of the family.
+        run: Makes the member for a text in its folder.
+
+    Returns:
+        What `run` returned, in the order of the budgets.
+    """
     from budgetnet.pictures.report import write_report
 
     folders = member_folders(budgets, out)
@@ -102,11 +125,13 @@ def run_family(budgets: Sequence[str], out: Path, run: Callable[[str, Path], Res
     return results
 
 
-def curve(summaries: Sequence[Summary]) -> list[tuple[str, str, str, str]]:
-    """A row for each network of a family: its budget, what it costs of it, its scores, and whether it is certified."""
+def curve(summaries: Sequence[Summary]) -> list[tuple[str, str, str, str, str]]:
+    """A row for each network: its budgets, its cost under the tightest one, its scores, whether it is certified."""
     rows = []
     for summary in summaries:
-        budget = summary.budgets[0]
+        budget = max(summary.budgets, key=lambda budget: budget.share)
         scores = ", ".join(f"{part} {score}" for part, score in summary.scores().items())
-        rows.append((budget.text or budget.cost, f"{budget.share:.1%}", scores, "yes" if summary.met else "NO"))
+        texts = AND.join(budget.text or budget.cost for budget in summary.budgets)
+        value, met = show(budget.value, budget.unit), "yes" if summary.met else "NO"
+        rows.append((texts, value, f"{budget.share:.1%}", scores, met))
     return rows

@@ -12,12 +12,37 @@ from budgetnet.cli.commands import shared
 from budgetnet.cli.commands.choices import AXES, SCALES
 
 
-@click.command()
+class ListCommand(click.Command):
+    """Lets `--seeds 0 1 2` stand for `--seeds 0 --seeds 1 --seeds 2`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(repeated(args)))
+
+
+def repeated(args: Sequence[str]) -> Iterator[str]:
+    """Arguments with the name of a list option repeated before each of its further values."""
+    axis, fresh = None, False
+    for arg in args:
+        if arg.startswith("--"):
+            axis, fresh = (arg if arg.removeprefix("--") in AXES else None), True
+        elif axis is not None and not fresh:
+            yield axis
+        yield arg
+        fresh = fresh and arg.startswith("--")
+
+
+@click.command(cls=ListCommand)
 @click.option("--space", help="Super network, such as resnet-fabric:width=3,channels=16; see `budgetnet spaces`.")
 @click.option("--model", help="Your own model, as package.module:build[:name=value,…]; see `budgetnet describe`.")
 @click.option("--weights", help="With --model: a checkpoint, .safetensors or .pt, to start from.")
 @click.option(
     "--budget", "budgets", multiple=True, help='Such as "macs<=40.9M"; may be repeated. See `budgetnet costs`.'
+)
+@click.option(
+    "--budgets",
+    "family",
+    multiple=True,
+    help='A network for each, from one preparation of trained weights: "latency<=12ms" "latency<=6ms & size<=1MB".',
 )
 @click.option("--cost", "costs", multiple=True, help="Your own cost, package.module:name, for use in a budget.")
 @click.option("--groups", type=int, help="Architectures sampled per batch.")
@@ -33,6 +58,7 @@ def search(**options: Any) -> int:
     budgetnet search --budget "params<=0.1M" --budget "steps(4)<=12"
     budgetnet search --space my_package.nets:build --cost my_package.costs:energy --budget "energy<=3J"
     budgetnet search --model my_package.nets:resnet --weights resnet.safetensors --budget "macs<=50%"
+    budgetnet search --model my_package.nets:resnet --weights resnet.safetensors --budgets "macs<=60%" "macs<=30%"
     budgetnet search --budget "size<=60%" --dry-run
     """
     from budgetnet.cli import searching
@@ -55,25 +81,6 @@ def train(**options: Any) -> int:
     from budgetnet.cli import searching
 
     return searching.train(**options)
-
-
-class ListCommand(click.Command):
-    """Lets `--seeds 0 1 2` stand for `--seeds 0 --seeds 1 --seeds 2`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(repeated(args)))
-
-
-def repeated(args: Sequence[str]) -> Iterator[str]:
-    """Arguments with the name of a list option repeated before each of its further values."""
-    axis, fresh = None, False
-    for arg in args:
-        if arg.startswith("--"):
-            axis, fresh = (arg if arg.removeprefix("--") in AXES else None), True
-        elif axis is not None and not fresh:
-            yield axis
-        yield arg
-        fresh = fresh and arg.startswith("--")
 
 
 @click.command(cls=ListCommand)

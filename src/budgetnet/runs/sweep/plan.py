@@ -12,6 +12,7 @@ from typing import Any
 
 from budgetnet.errors import UserError
 from budgetnet.naming.values import printable
+from budgetnet.runs.arguments import AND
 from budgetnet.runs.config import FRESH, Config, from_mapping
 from budgetnet.spaces import SPACES
 
@@ -28,8 +29,6 @@ AXES = {
 """Settings that are lists, and the field of a run's configuration that each one fills."""
 SHARED = tuple(field.name for field in dataclasses.fields(Config) if field.name not in AXES.values())
 SETTINGS = (*AXES, *SHARED)
-AND = " & "
-"""Between budgets that a run must meet together."""
 LONGEST = 80
 """Characters of a part of a run's name, which is the name of a folder."""
 MOST_PENALTIES = 1000

@@ -17,9 +17,10 @@ from budgetnet.naming.values import typed
 from budgetnet.pictures.pareto import Point, front
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.results import MetricDescription, Summary
+from budgetnet.runs.arguments import AND
 from budgetnet.runs.config import FRESH, Config
 from budgetnet.runs.sweep.engine import FAILED, FINISHED, INTERRUPTED
-from budgetnet.runs.sweep.plan import AND, Plan
+from budgetnet.runs.sweep.plan import Plan
 
 COLUMNS = (
     *("run", "state", "recipe", "seed", "penalty", "budget", "cost", "value", "unit", "met"),
