@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from budgetnet.runs.search import search
     from budgetnet.spaces.from_model import from_model
     from budgetnet.strategies.searcher import Searcher
+    from budgetnet.training.callbacks import Callback
     from budgetnet.training.metrics import Metric
-    from budgetnet.training.trainer import Callback
 
 __version__ = "0.1.0"
 
@@ -57,7 +57,7 @@ __all__ = [
 _MODULES = {
     "Architecture": "network.graph",
     "Budget": "budgets.budget",
-    "Callback": "training.trainer",
+    "Callback": "training.callbacks",
     "Config": "runs.config",
     "Edge": "network.graph",
     "EdgeDistribution": "network.distribution",

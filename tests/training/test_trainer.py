@@ -12,8 +12,9 @@ from torch.nn import functional as F
 
 from budgetnet.data.feeds import make_feed
 from budgetnet.errors import Diverged, Interrupted
+from budgetnet.training.callbacks import Callback
 from budgetnet.training.tasks import Task
-from budgetnet.training.trainer import Callback, Course, Fit, Trainer
+from budgetnet.training.trainer import Course, Fit, Trainer
 from tests.small_runs import Kept, vectors
 
 STEPS = 5

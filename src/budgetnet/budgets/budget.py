@@ -29,7 +29,13 @@ _GRAMMAR = re.compile(r"\s*(.+?)\s*(?:<=|≤)\s*(.+?)\s*")
 
 @dataclass(frozen=True, eq=False)
 class Budget:
-    """At most `maximum` (in the cost's base unit). `text` is the budget as it was written."""
+    """A limit on one cost.
+
+    Args:
+        text: The budget as it was written.
+        meter: The cost, bound to a super network.
+        maximum: In the cost's base unit.
+    """
 
     text: str
     meter: Meter
@@ -41,19 +47,47 @@ class Budget:
         return self.meter.name
 
     def violation(self, costs: Tensor) -> Tensor:
-        """C / C_max − 1: how far costs are over the budget, without a unit."""
+        """How far costs are over the budget, without a unit.
+
+        Args:
+            costs: In the cost's base unit.
+
+        Returns:
+            C / C_max − 1 of each.
+        """
         return costs / self.maximum - 1
 
     def admits(self, costs: Tensor) -> Tensor:
-        """Which costs are within the budget."""
+        """Which costs are within the budget.
+
+        Args:
+            costs: In the cost's base unit.
+
+        Returns:
+            True or false for each.
+        """
         return costs <= self.maximum
 
     def holds(self, evidence: Evidence) -> bool:
-        """Whether the evidence's upper bound is within the budget."""
+        """Whether a measured cost is within the budget.
+
+        Args:
+            evidence: What was counted or measured.
+
+        Returns:
+            Whether its upper bound is within the budget.
+        """
         return evidence.within(self.maximum)
 
     def show(self, value: float | None = None) -> str:
-        """A value of this cost (the maximum if none is given) for people."""
+        """A value of this cost for people.
+
+        Args:
+            value: In the cost's base unit; the maximum if None.
+
+        Returns:
+            The value with its unit.
+        """
         return units.show(self.maximum if value is None else value, self.meter.unit)
 
 

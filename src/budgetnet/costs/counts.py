@@ -101,7 +101,14 @@ class AdditiveCost(Cost):
 def macs(net: SuperNetwork, accounting: str = "true") -> AdditiveCost:
     """Multiply-adds of one example: convolutions, linear layers, and sums of n inputs as n − 1 each.
 
-    Free: bias, batch norm, activation, pooling, resize, identity. `paper` charges up-sampling at its input's size.
+    Free: bias, batch norm, activation, pooling, resize, identity.
+
+    Args:
+        net: The super network.
+        accounting: `true`, or `paper`, which charges up-sampling at its input's size as the published tables do.
+
+    Returns:
+        The cost: an architecture in, multiply-adds out.
     """
     if accounting not in ACCOUNTINGS:
         raise UserError(f"accounting {accounting!r} does not exist; use {' or '.join(ACCOUNTINGS)}")
@@ -137,7 +144,14 @@ def macs(net: SuperNetwork, accounting: str = "true") -> AdditiveCost:
 
 
 def params(net: SuperNetwork) -> AdditiveCost:
-    """Trainable numbers: weights, biases, batch-norm scale and shift."""
+    """Trainable numbers: weights, biases, batch-norm scale and shift.
+
+    Args:
+        net: The super network.
+
+    Returns:
+        The cost: an architecture in, a number of parameters out.
+    """
 
     def of(module: nn.Module) -> float:
         return float(sum(parameter.numel() for parameter in module.parameters()))
@@ -146,7 +160,14 @@ def params(net: SuperNetwork) -> AdditiveCost:
 
 
 def size(net: SuperNetwork) -> AdditiveCost:
-    """Bytes of the extracted network's state as saved: parameters and buffers, without the file's header."""
+    """Bytes of the extracted network's state as saved: parameters and buffers, without the file's header.
+
+    Args:
+        net: The super network.
+
+    Returns:
+        The cost: an architecture in, bytes out.
+    """
 
     def of(module: nn.Module) -> float:
         return float(sum(tensor.numel() * tensor.element_size() for tensor in module.state_dict().values()))

@@ -159,6 +159,9 @@ def file_size(net: SuperNetwork, precision: str = "fp32") -> FileSize:
     Args:
         net: The super network.
         precision: fp32, or int8 for the quantised file.
+
+    Returns:
+        The cost: an architecture in, bytes out.
     """
     return FileSize(net, precision)
 

@@ -142,7 +142,16 @@ class Steps(Cost):
 
 
 def steps(net: SuperNetwork, machines: int, allocation: str = "critical-path") -> Steps:
-    """Ticks to compute an architecture when at most `machines` units run at once."""
+    """Ticks to compute an architecture when only so many units run at once.
+
+    Args:
+        net: The super network.
+        machines: Units that run at once, at most.
+        allocation: The order in which units are scheduled: `critical-path`, or `dfs` as in the paper.
+
+    Returns:
+        The cost: an architecture in, ticks out.
+    """
     if isinstance(machines, bool) or machines < 1:
         raise UserError(f"steps on {machines} machines cannot be computed; use 1 machine or more")
     if allocation not in ALLOCATIONS:

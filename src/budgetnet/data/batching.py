@@ -15,7 +15,14 @@ from budgetnet.errors import UserError
 
 
 def prepare(inputs: Nested) -> Nested:
-    """uint8 images N×C×H×W as float32 in [−1, 1]; other inputs, and structures of several, are returned as they are."""
+    """Inputs as networks take them.
+
+    Args:
+        inputs: A batch.
+
+    Returns:
+        uint8 images N×C×H×W as float32 in [−1, 1]; other inputs, and structures of several, as they are.
+    """
     return _scaled(inputs) if is_image(inputs) else inputs
 
 
@@ -40,7 +47,22 @@ def batches(
     start: int = 0,
     device: torch.device | str = "cpu",
 ) -> Iterator[tuple[Nested, Nested]]:
-    """Prepared (inputs, targets) of one epoch from batch number `start` on, as if it had never been interrupted."""
+    """The batches of one epoch, the same for the same seed and epoch wherever they start.
+
+    Args:
+        split: Examples in memory.
+        batch_size: Examples in a batch.
+        seed: Of the order and the augmentation.
+        epoch: The number of the epoch.
+        augmentation: What is done to inputs and targets, if anything.
+        shuffle: Whether the order is random.
+        drop_last: Whether a last batch with fewer examples is left out.
+        start: The number of the first batch, to go on as if the epoch had never been interrupted.
+        device: Where batches go.
+
+    Returns:
+        Prepared (inputs, targets), one batch after the other.
+    """
     if batch_size <= 0:
         raise UserError(f"the batch size is {batch_size}; it must be at least 1.")
     order = torch.randperm(len(split), generator=generator_of("order", seed, epoch)) if shuffle else None

@@ -66,8 +66,15 @@ DATASETS: Mapping[str, Source] = {
 
 
 def load(spec: str = "embedded", root: Path | str | None = None) -> DataSet:
-    """The data set of NAME[:key=value,…], or of the path of a folder of classes; `root`, else $BUDGETNET_DATA, is the
-    folder of official files."""
+    """A data set by name.
+
+    Args:
+        spec: `NAME[:key=value,…]`, or the path of a folder of classes.
+        root: The folder of official files; $BUDGETNET_DATA if None.
+
+    Returns:
+        Training, validation and test data with their description.
+    """
     name, _, options = spec.partition(":")
     if name not in DATASETS:
         name, options = _folder(spec)

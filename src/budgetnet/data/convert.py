@@ -70,7 +70,15 @@ def as_example(value: Any, index: int) -> tuple[Nested, Nested]:
 
 
 def as_split(source: object, limit: int | None = None) -> Split:
-    """The first `limit` examples of arrays, a `Split` or a map-style `Dataset` in memory, checked."""
+    """Examples in memory, checked.
+
+    Args:
+        source: Arrays or tensors (inputs, targets), a `Split`, or a map-style `Dataset`.
+        limit: The first so many; all if None.
+
+    Returns:
+        The examples.
+    """
     if limit is not None and limit <= 0:
         raise UserError(f"limit is {limit}; it must be at least 1, or absent to use every example.")
     columns = as_columns(source)

@@ -59,7 +59,12 @@ ARCHIVES: Mapping[str, tuple[Archive, ...]] = {
 
 
 def download(name: str, root: Path) -> None:
-    """Fetch the official files of a data set into the data folder; those already there are left alone."""
+    """Fetches the official files of a data set; those already there are left alone.
+
+    Args:
+        name: The data set.
+        root: The folder of official files.
+    """
     if name not in ARCHIVES:
         raise UserError(f"data set {name} cannot be downloaded; those that can are {', '.join(ARCHIVES)}.")
     for archive in ARCHIVES[name]:

@@ -66,7 +66,13 @@ class DataSet:
 
 
 def check_labels(targets: Tensor, classes: int, where: str) -> None:
-    """Refuse labels outside 0…classes − 1; a label map may also hold 255 for pixels to ignore."""
+    """Refuses labels that are no class; a label map may also hold 255 for pixels to ignore.
+
+    Args:
+        targets: Labels, or label maps.
+        classes: The number of classes: labels are 0 to classes − 1.
+        where: The data set or file that they are from, for the message.
+    """
     is_map = targets.dim() > 1
     allowed = ((targets >= 0) & (targets < classes)) | ((targets == IGNORE) & is_map)
     if not bool(allowed.all()):

@@ -25,7 +25,12 @@ class Draw(NamedTuple):
 
 
 class EdgeDistribution(nn.Module):
-    """Γ over the edges of a graph: edge e is kept with probability σ(γ_e) (paper, section 3.2)."""
+    """Γ over the edges of a graph: edge e is kept with probability σ(γ_e) (paper, section 3.2).
+
+    Args:
+        graph: The graph of the super network.
+        initial: γ of every edge at the beginning.
+    """
 
     def __init__(self, graph: Graph, initial: float = INITIAL_LOGIT) -> None:
         super().__init__()
@@ -45,16 +50,21 @@ class EdgeDistribution(nn.Module):
         stratified: bool = False,
         connected: bool = False,
     ) -> Draw:
-        """Draws n architectures. Edges whose source the input does not reach are not drawn: 0, and no part of log_prob.
+        """Draws architectures. Edges whose source the input does not reach are not drawn: 0, and no part of log_prob.
 
-        Fixed edges are kept and are no part of log_prob either.
+        Fixed edges are kept and are no part of log_prob either. Each architecture follows Γ by itself.
 
-        Each architecture follows Γ by itself. If they are `stratified` they share one uniform number an edge, shifted
-        by 1/n from each to the next: n·p of them keep an edge, rounded up or down, and they are neighbours on a ring.
+        Args:
+            n: How many.
+            generator: The source of random numbers; torch's own if None.
+            stratified: Whether they share one uniform number an edge, shifted by 1/n from each to the next: n·p of them
+                keep an edge, rounded up or down, and they are neighbours on a ring.
+            connected: Whether those that do not reach the sink are drawn again, as often as is reasonable: they follow
+                Γ given that they connect. `log_prob` is Γ's all the same; the difference is the same for all of them,
+                and advantages that sum to zero do not see it.
 
-        If they are to be `connected`, those that do not reach the sink are drawn again, as often as is reasonable: they
-        follow Γ given that they connect. `log_prob` is Γ's all the same; the difference is the same for all of them,
-        and advantages that sum to zero do not see it.
+        Returns:
+            Gates and their log-probabilities.
         """
         gates = self._draw(n, generator, stratified)
         for _ in range(TRIES if connected else 0):
@@ -73,7 +83,15 @@ class EdgeDistribution(nn.Module):
         return switched & self.graph.reached(switched)[:, self.graph.sources]
 
     def log_prob(self, gates: Tensor, logits: Tensor | None = None) -> Tensor:
-        """log P(H | Γ) of gates (n × edges) that can be drawn, for the present Γ or for given logits."""
+        """log P(H | Γ) of architectures that can be drawn.
+
+        Args:
+            gates: Architectures (n × edges, bool).
+            logits: γ of each edge; those of the present Γ if None.
+
+        Returns:
+            n log-probabilities, differentiable in the logits.
+        """
         logits = self.logits if logits is None else logits
         drawn = (self.graph.reached(gates)[:, self.graph.sources] & ~self.graph.fixed).to(logits.device)
         on = gates.to(logits.device)

@@ -22,6 +22,13 @@ def extract(net: SuperNetwork, architecture: Architecture) -> fx.GraphModule:
 
     It holds the layers of the super network, narrowed to what is kept, and nothing of budgetnet; dead edges are gone.
     It is called as the model was: with a tensor, or with positional or named tensors.
+
+    Args:
+        net: The super network.
+        architecture: Which of its edges to keep.
+
+    Returns:
+        An ordinary module.
     """
     graph = net.graph
     live = graph.live(net.gate_rows(architecture))[0].tolist()

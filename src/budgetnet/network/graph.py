@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from budgetnet.errors import UserError
+from budgetnet.network.order import edges_at, the_only, topological_order
 
 _Arc = tuple[int | np.ndarray, int]
 """An edge, or the units of a bundle, and the node at its far end."""
@@ -73,15 +73,15 @@ class Graph:
         self.edges = tuple(edges)
         self.chains = tuple(tuple(chain) for chain in chains)
         _check_names(self.edges)
-        self.nodes = _topological_order(self.edges)
+        self.nodes = topological_order([(edge.source, edge.target) for edge in self.edges])
         self.index = {edge.name: i for i, edge in enumerate(self.edges)}
         node_index = {node: i for i, node in enumerate(self.nodes)}
         self.sources = tuple(node_index[edge.source] for edge in self.edges)
         self.targets = tuple(node_index[edge.target] for edge in self.edges)
-        self.incoming = _group(self.targets, len(self.nodes))
-        self.outgoing = _group(self.sources, len(self.nodes))
-        self.source = _the_only("source", "incoming", self.nodes, self.incoming)
-        self.sink = _the_only("sink", "outgoing", self.nodes, self.outgoing)
+        self.incoming = edges_at(self.targets, len(self.nodes))
+        self.outgoing = edges_at(self.sources, len(self.nodes))
+        self.source = the_only("source", "incoming", self.nodes, self.incoming)
+        self.sink = the_only("sink", "outgoing", self.nodes, self.outgoing)
         self.fixed = torch.tensor([edge.fixed for edge in self.edges], device="cpu")  # also within torch.device(…)
         self.bundles = _bundles(self.edges)
         self.operations = _operations(self)
@@ -111,11 +111,25 @@ class Graph:
         return Architecture(self, frozenset(self.index))
 
     def reached(self, gates: Tensor) -> Tensor:
-        """For gates (n × edges, bool): which nodes (n × nodes) the source reaches over kept edges."""
+        """Which nodes the source reaches over kept edges.
+
+        Args:
+            gates: Architectures (n × edges, bool).
+
+        Returns:
+            n × nodes (bool).
+        """
         return self._spread(gates, range(len(self.nodes)), self._arcs_in)
 
     def reaching(self, gates: Tensor) -> Tensor:
-        """For gates (n × edges, bool): which nodes (n × nodes) reach the sink over kept edges."""
+        """Which nodes reach the sink over kept edges.
+
+        Args:
+            gates: Architectures (n × edges, bool).
+
+        Returns:
+            n × nodes (bool).
+        """
         return self._spread(gates, range(len(self.nodes) - 1, -1, -1), self._arcs_out)
 
     def _spread(self, gates: Tensor, order: Sequence[int], arcs: Sequence[Sequence[_Arc]]) -> Tensor:
@@ -139,12 +153,26 @@ class Graph:
         return arcs
 
     def live(self, gates: Tensor) -> Tensor:
-        """For gates (n × edges, bool): the kept edges, fixed ones too, that lie on a path from source to sink."""
+        """The kept edges, fixed ones too, that lie on a path from source to sink.
+
+        Args:
+            gates: Architectures (n × edges, bool).
+
+        Returns:
+            n × edges (bool).
+        """
         gates = gates.cpu() | self.fixed
         return gates & self.reached(gates)[:, self.sources] & self.reaching(gates)[:, self.targets]
 
     def shortest_path(self, weights: Sequence[float]) -> list[int]:
-        """The edges (indices) of a source→sink path of least weight."""
+        """A path from source to sink of least weight.
+
+        Args:
+            weights: Of each edge.
+
+        Returns:
+            The numbers of its edges, in order.
+        """
         best = [math.inf] * len(self.nodes)
         best[0] = 0.0
         arrival = [-1] * len(self.nodes)
@@ -161,7 +189,16 @@ class Graph:
         return path[::-1]
 
     def ear(self, live: Tensor, edge: int, weights: Sequence[float]) -> list[int]:
-        """The edge and the lightest, then fewest, other edges that tie it to a live architecture (a row of gates)."""
+        """An edge with the lightest, then fewest, other edges that tie it to a live architecture.
+
+        Args:
+            live: A row of gates (edges, bool).
+            edge: The number of the edge.
+            weights: Of each edge.
+
+        Returns:
+            The numbers of the edges, in order.
+        """
         touched = {0, len(self.nodes) - 1}
         for i in live.nonzero().flatten().tolist():
             touched |= {self.sources[i], self.targets[i]}
@@ -201,13 +238,25 @@ class Graph:
         return way
 
     def architecture(self, gates: Tensor) -> Architecture:
-        """The architecture of one row of gates (edges, bool)."""
+        """An architecture.
+
+        Args:
+            gates: One row of gates (edges, bool).
+
+        Returns:
+            The architecture that keeps the edges whose gate is set.
+        """
         return Architecture(self, frozenset(self.edges[i].name for i in gates.nonzero().flatten().tolist()))
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A value: the edges of a graph that are kept. Iterates over them in the graph's order."""
+    """A value: the edges of a graph that are kept. Iterates over them in the graph's order.
+
+    Args:
+        graph: The graph of the super network.
+        kept: The names of the edges that are kept.
+    """
 
     graph: Graph
     kept: frozenset[str]
@@ -255,7 +304,15 @@ class Architecture:
 
     @staticmethod
     def from_json(graph: Graph, text: str) -> Architecture:
-        """An architecture of this graph from `to_json`'s text; another graph's is refused."""
+        """Reads the text of `to_json`.
+
+        Args:
+            graph: The graph that the architecture was made for; another one is refused.
+            text: JSON.
+
+        Returns:
+            The architecture.
+        """
         try:
             value = json.loads(text)
             made_for, kept = value["graph"], value["kept"]
@@ -329,52 +386,3 @@ def _check_chain(graph: Graph, names: Sequence[str], axes: Sequence[Sequence[int
                 f"the bundle {name!r} cannot run as one with the next of its chain: the node "
                 f"{graph.nodes[node]!r} between them has other edges; leave the chain out"
             )
-
-
-def _topological_order(edges: Sequence[Edge]) -> tuple[str, ...]:
-    """Kahn's algorithm; nodes that are free at the same time come in order of insertion."""
-    nodes = dict.fromkeys(node for edge in edges for node in (edge.source, edge.target))
-    waiting = dict.fromkeys(nodes, 0)
-    followers: dict[str, list[str]] = {node: [] for node in nodes}
-    for edge in edges:
-        waiting[edge.target] += 1
-        followers[edge.source].append(edge.target)
-    free = deque(node for node in nodes if waiting[node] == 0)
-    order: list[str] = []
-    while free:
-        node = free.popleft()
-        order.append(node)
-        for follower in followers[node]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                free.append(follower)
-    if len(order) < len(nodes):
-        raise UserError(f"the graph has a cycle: {_cycle(edges, set(nodes) - set(order))}; remove one of these edges")
-    return tuple(order)
-
-
-def _cycle(edges: Sequence[Edge], unordered: set[str]) -> str:
-    """Walks backwards among nodes that wait for each other until one repeats: a cycle, as text."""
-    before = {edge.target: edge.source for edge in edges if edge.source in unordered and edge.target in unordered}
-    walk = [next(iter(sorted(before)))]
-    while walk[-1] not in walk[:-1]:
-        walk.append(before[walk[-1]])
-    return " → ".join(repr(node) for node in reversed(walk[walk.index(walk[-1]) :]))
-
-
-def _group(ends: Sequence[int], count: int) -> tuple[tuple[int, ...], ...]:
-    groups: list[list[int]] = [[] for _ in range(count)]
-    for edge, node in enumerate(ends):
-        groups[node].append(edge)
-    return tuple(tuple(group) for group in groups)
-
-
-def _the_only(role: str, missing: str, nodes: Sequence[str], edges: Sequence[Sequence[int]]) -> str:
-    """In a DAG every edge lies on a source→sink path exactly when there is one source and one sink."""
-    found = [node for node, group in zip(nodes, edges, strict=True) if not group]
-    if len(found) != 1:
-        raise UserError(
-            f"a graph has one {role}, this one has {len(found)}: {', '.join(map(repr, found))} have no {missing} edge, "
-            f"so an edge at all but one of them is on no path; connect them or leave them out"
-        )
-    return found[0]

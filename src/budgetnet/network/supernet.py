@@ -30,13 +30,23 @@ from budgetnet.network.slices import Region
 class SuperNetwork(nn.Module):
     """`l_i = act_i(Σ_k h_{k,i} f_{k,i}(l_k))`, `l_1 = stem(x)`, output `head(l_N)` (paper, equation 1).
 
-    `modules` maps the names of operations (edges, or the first bundle of a chain) to modules; a bundle's is a `Region`.
-    `edge_modules` has them in the order of `graph.operations`, which are the edges where there are no bundles.
-    `activation` is copied to every node but the source, or maps nodes to modules;
-    `input_shape` is that of one example, `memory_format` the one in which a training loop should give examples: modules
-    that call `view` want the default, convolutions on a CPU are faster with channels last. A `prelude` takes inputs of
-    several tensors apart; `inputs` says what they look like. `trained`: whether the weights are a trained model's.
-    One dry run on the meta device finds the shapes, and edges that do not fit.
+    `edge_modules` has the modules in the order of `graph.operations`, which are the edges where there are no bundles;
+    `inputs` says what inputs look like. One dry run on the meta device finds the shapes, and edges that do not fit.
+
+    Args:
+        graph: The graph.
+        modules: By the names of operations (edges, or the first bundle of a chain); a bundle's is a `Region`.
+        input_shape: Of one example.
+        stem: What makes the source's value of the input.
+        head: What makes the output of the sink's value.
+        activation: Copied to every node but the source, or modules by node.
+        input_dtype: Of the input.
+        name: By which records and messages call the super network.
+        named: Architectures by name, such as a ResNet inside a fabric.
+        memory_format: In which a training loop should give examples: modules that call `view` want the default,
+            convolutions on a CPU are faster with channels last.
+        prelude: Takes inputs of several tensors apart.
+        trained: Whether the weights are a trained model's.
     """
 
     def __init__(
@@ -78,8 +88,12 @@ class SuperNetwork(nn.Module):
     def forward(self, inputs: Inputs, gates: Tensor | Architecture | None = None) -> Tensor:
         """Logits of each example under its group's architecture.
 
-        `gates` is an architecture, a row of gates, or groups × edges; None is the whole super network.
-        Examples of a group whose architecture does not connect the source to the sink get zeros.
+        Args:
+            inputs: A batch: a tensor, or a tuple or dict of tensors.
+            gates: An architecture, a row of gates, or groups × edges; None is the whole super network.
+
+        Returns:
+            Logits. Examples of a group whose architecture does not connect the source to the sink get zeros.
         """
         x, sides = self.enter(inputs)
         plan = self.plan(gates, len(x), x.device)
@@ -101,7 +115,14 @@ class SuperNetwork(nn.Module):
         return output if plan.inputs is None else gather([output], [plan.inputs], len(x), plan.gap)
 
     def enter(self, inputs: Inputs) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """What the stem takes, and the side values that edges read besides their source."""
+        """Takes inputs apart.
+
+        Args:
+            inputs: A batch: a tensor, or a tuple or dict of tensors.
+
+        Returns:
+            What the stem takes, and the side values that edges read besides their source.
+        """
         if self.prelude is not None:
             return cast(tuple[Tensor, tuple[Tensor, ...]], self.prelude(inputs))
         return self.inputs.tensors(inputs)[0], ()
@@ -117,7 +138,16 @@ class SuperNetwork(nn.Module):
             return call(module, part, *beside, keeps=run.keeps)
 
     def plan(self, gates: Tensor | Architecture | None, batch: int, device: torch.device = CPU) -> Plan:
-        """How to run these gates on so many examples on a device; computed once for equal gates."""
+        """How to run some architectures together; computed once for equal gates.
+
+        Args:
+            gates: As for `forward`.
+            batch: The number of examples.
+            device: Where they are.
+
+        Returns:
+            The plan.
+        """
         rows = self.gate_rows(gates)
         if not 1 <= len(rows) <= batch:
             raise UserError(
@@ -126,7 +156,14 @@ class SuperNetwork(nn.Module):
         return make_plan(self.graph, np.packbits(rows.numpy()).tobytes(), len(rows), batch, device)
 
     def gate_rows(self, gates: Tensor | Architecture | None) -> Tensor:
-        """Any way to say which edges are kept, as groups × edges (bool, on the CPU)."""
+        """Any way to say which edges are kept as a tensor.
+
+        Args:
+            gates: As for `forward`.
+
+        Returns:
+            Groups × edges (bool, on the CPU).
+        """
         if gates is None:
             return torch.ones(1, len(self.graph.edges), dtype=torch.bool)
         if isinstance(gates, Architecture):
@@ -144,7 +181,14 @@ class SuperNetwork(nn.Module):
         return describe(self)
 
     def architecture(self, name: str) -> Architecture:
-        """A named sub-architecture; `full` is every edge."""
+        """A named architecture.
+
+        Args:
+            name: `full` for every edge, or a name of `named`.
+
+        Returns:
+            The architecture.
+        """
         if name == "full":
             return self.graph.full
         if name not in self.named:

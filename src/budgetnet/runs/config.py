@@ -32,17 +32,44 @@ DEMO_EPOCHS = 8
 
 @dataclass(frozen=True)
 class Config:
-    """What a run was asked to do. `None` leaves a choice to the recipe, the data or the machine."""
+    """What a run was asked to do. `None` leaves a choice to the recipe, the data or the machine.
+
+    Args:
+        space: The super network or model, `name:key=value,…`, or `package.module:name` for one of the user's own.
+        weights: A checkpoint for a model of the user's.
+        data: The data set, `name:key=value,…`, or a folder.
+        data_root: The folder with official data files.
+        budgets: As they are written, such as `macs<=40%`.
+        costs: Costs of the user's own, `name=package.module:name`.
+        recipe: By default `trained` for trained weights, `fast` for others.
+        epochs: Of the network that is found; the recipe's own number if None.
+        groups: Architectures that share a batch.
+        batch_size: Examples in a batch.
+        penalty: λ at the beginning.
+        seed: Of everything that is random.
+        max_time: A limit in seconds.
+        device: Where a run computes; `auto` takes an accelerator where there is one.
+        precision: `fp32` or `bf16`.
+        compile: Whether phases with a fixed network use `torch.compile`.
+        threads: Of the computation on the CPU.
+        int8_drop: The points of accuracy that an int8 file may lose, where a budget is about that file.
+        optimizer: By default SGD for networks with batch norm, AdamW for others; see `strategies.optimizers`.
+        lr: The largest learning rate.
+        weight_decay: Of the optimizer.
+        schedule: A name of `training.optimization.SCHEDULES`.
+        clip: The largest norm of a gradient.
+        teacher: What a network that is trained alone learns from besides its targets: self, none, a run or a weights
+            file.
+        architecture: Train this one instead of searching.
+    """
 
     space: str = "resnet-fabric:width=3,channels=8"
     weights: str | None = None
-    """A checkpoint for a model of the user's."""
     data: str = "embedded"
     data_root: str | None = None
     budgets: tuple[str, ...] = ("macs<=40%",)
     costs: tuple[str, ...] = ()
     recipe: str | None = None
-    """By default `trained` for trained weights, `fast` for others."""
     epochs: float | None = None
     groups: int | None = None
     batch_size: int | None = None
@@ -54,17 +81,13 @@ class Config:
     compile: bool = False
     threads: int | None = None
     int8_drop: float = 1.0
-    """The points of accuracy that an int8 file may lose, where a budget is about that file."""
     optimizer: str | None = None
-    """By default SGD for networks with batch norm, AdamW for others; see `strategies.optimizers`."""
     lr: float | None = None
     weight_decay: float | None = None
     schedule: str | None = None
     clip: float | None = None
     teacher: str | None = None
-    """What a network that is trained alone learns from besides its targets: self, none, a run or a weights file."""
     architecture: str | None = None
-    """Train this one instead of searching."""
 
     def __post_init__(self) -> None:
         _positive("groups", self.groups)
@@ -90,14 +113,29 @@ class Config:
             raise UserError('no budget was given; write at least one, such as --budget "macs<=60%"')
 
     def make_recipe(self, task: str, trained: bool = False) -> Strategy:
-        """The recipe with what this configuration changes of it; `trained`: whether the weights are trained."""
+        """The recipe with what this configuration changes of it.
+
+        Args:
+            task: `classification`, `segmentation` or another name of a task.
+            trained: Whether the weights are trained.
+
+        Returns:
+            The recipe.
+        """
         epochs, name = self.epochs, self.recipe or ("trained" if trained else FRESH)
         if epochs is None and name.partition(":")[0] == FRESH and self.data.partition(":")[0] == "embedded":
             epochs = DEMO_EPOCHS
         return self.adjusted(choose(name, epochs, task))
 
     def adjusted(self, recipe: Strategy) -> Strategy:
-        """A recipe with the batch, the groups and the penalty of this configuration, and for its fixed architecture."""
+        """A recipe with the batch, the groups and the penalty of this configuration, and for its fixed architecture.
+
+        Args:
+            recipe: Any strategy.
+
+        Returns:
+            The strategy with these changes.
+        """
         changes: dict[str, Any] = {}
         if self.groups is not None:
             changes["groups"] = self.groups

@@ -46,9 +46,9 @@ from budgetnet.strategies.recipes import TIME_SHARES
 from budgetnet.strategies.runner import Outcome, Runner
 from budgetnet.strategies.state import Inherited
 from budgetnet.training import checkpoint
+from budgetnet.training.callbacks import Callback
 from budgetnet.training.evaluation import EVIDENCE_BATCHES, judge
 from budgetnet.training.tasks import Score
-from budgetnet.training.trainer import Callback
 
 UNUSED = 0.10
 """A run that leaves more of a budget than this says so."""

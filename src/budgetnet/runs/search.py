@@ -27,11 +27,11 @@ from budgetnet.runs.stored import OWN
 from budgetnet.strategies.optimizers import OptimizerLike, trained_with
 from budgetnet.strategies.recipes import Strategy
 from budgetnet.strategies.trained import TrainedRecipe
+from budgetnet.training.callbacks import Callback
 from budgetnet.training.device import Device
 from budgetnet.training.distillation import Teacher
 from budgetnet.training.metrics import Measure, Metric, cross_entropy
 from budgetnet.training.tasks import Forward, Task
-from budgetnet.training.trainer import Callback
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,17 @@ def neural_fabric(
     """Convolutional neural fabric (paper, figure 1b): `width` columns × `scales` scales with `filters` filters each.
 
     The head is a 1×1 convolution in the last column, at the coarsest (classification) or finest scale (segmentation).
+
+    Args:
+        width: Columns.
+        scales: Scales; each halves the side of the one before.
+        filters: Channels of every node.
+        task: `classification` or `segmentation`.
+        classes: Classes of the output.
+        input_shape: Of one example, channels first.
+
+    Returns:
+        The super network.
     """
     _check(width, scales, filters, classes, task)
     sides = blocks.scales(input_shape, scales, "scales")

@@ -22,6 +22,16 @@ def resnet_fabric(
     """ResNet fabric (paper, figure 1a): `width` blocks in each of `groups` groups; contains a ResNet as its spine.
 
     Every connection is two parallel edges, `block` (two convolutions) and `skip` (identity or projection).
+
+    Args:
+        width: Blocks of a group on the spine.
+        channels: Of the first group; each group has twice those of the one before, at half its side.
+        groups: Groups of blocks.
+        classes: Classes of the output.
+        input_shape: Of one example, channels first.
+
+    Returns:
+        The super network.
     """
     blocks.positive(width=width, channels=channels, groups=groups, classes=classes)
     blocks.scales(input_shape, groups, "groups")

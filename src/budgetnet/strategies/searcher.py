@@ -144,7 +144,14 @@ class Searcher:
         return [*dict.fromkeys([*ranked, self.fallback.live()])][:count]
 
     def extract(self, architecture: Architecture) -> fx.GraphModule:
-        """An architecture as an ordinary module with a copy of the weights that it has in the super network."""
+        """An architecture as an ordinary module with a copy of the weights that it has in the super network.
+
+        Args:
+            architecture: One of `candidates`, or any other of the super network.
+
+        Returns:
+            The module, which remembers its architecture for `certify`.
+        """
         model = extract(self.net, architecture)
         model.meta[ARCHITECTURE] = architecture.to_json()
         return model
@@ -175,6 +182,10 @@ class Searcher:
         return {"asked": self.asked, "policy": self.policy.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a checkpoint of yours."""
+        """Goes on from a checkpoint of yours.
+
+        Args:
+            state: What `state_dict` gave.
+        """
         self.asked = state["asked"]
         self.policy.load_state_dict(state["policy"])

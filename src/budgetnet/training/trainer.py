@@ -18,6 +18,7 @@ from budgetnet.errors import Interrupted
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.records import Record, Sink
 from budgetnet.records.stopwatch import OFF, Untimed, timed
+from budgetnet.training.callbacks import Callback
 from budgetnet.training.device import Device
 from budgetnet.training.evaluation import evaluate
 from budgetnet.training.ledger import Ledger, Seen, fault
@@ -95,23 +96,6 @@ class Stateful(Protocol):
     def state_dict(self) -> dict[str, Any]:
         """Nested values with tensors."""
         ...
-
-
-class Callback:
-    """Called at the end of steps, epochs and phases. Override what you need; the default does nothing.
-
-    The values of steps come when a record is due, for all steps since the one before: to read them after each step
-    would wait for the device.
-    """
-
-    def step_ended(self, phase: str, step: int, values: Mapping[str, float]) -> None:
-        """For every training step: its number in the phase, its loss, metric and learning rate."""
-
-    def epoch_ended(self, phase: str, step: int, values: Mapping[str, Any]) -> None:
-        """After an epoch, with its mean values and validation scores."""
-
-    def phase_ended(self, phase: str) -> None:
-        """After a phase."""
 
 
 def _nothing(*_: Any) -> dict[str, Any]:
