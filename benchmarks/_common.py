@@ -185,9 +185,9 @@ def per_share(asked: Sequence[float], values: list[T]) -> dict[float, T]:
     return dict(zip(asked, values * len(asked) if len(values) == 1 else values, strict=True))
 
 
-def commit() -> str:
-    """The commit, with a mark if the tree has changes to code."""
-    git = ["git", "-C", str(ROOT)]
+def commit(tree: Path = ROOT) -> str:
+    """The commit of a tree, with a mark if it has changes to code."""
+    git = ["git", "-C", str(tree)]
     try:
         commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
         changed = subprocess.run(

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import fuzz
 from benchmarks._cases import Found, run_case
 
-FILES, TEXTS, SEED = 600, 10_000, 12
+FILES, TEXTS, SEED = 2_000, 10_000, 12
 
 
 def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
