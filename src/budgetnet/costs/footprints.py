@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from torch import Tensor, fx, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._pytree import tree_leaves
 
-from budgetnet.costs.latency.timing import torch_threads
+from budgetnet.costs.latency.timing import no_collection, torch_threads
 
 
 class Footprint(NamedTuple):
@@ -210,7 +209,7 @@ def _events(run: Callable[[], object]) -> list[Any]:
     """What torch's profiler saw while something ran, in the order of time."""
     with (
         _silent_profiler(),
-        _no_collection(),
+        no_collection(),
         profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler,
     ):
         output = run()
@@ -220,18 +219,6 @@ def _events(run: Callable[[], object]) -> list[Any]:
     assert recorded.kineto_results is not None
     wanted = [e for e in recorded.kineto_results.events() if e.name() == MEMORY or e.name().startswith(CALL)]
     return sorted(wanted, key=lambda event: event.start_ns())
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Python's collector would free the tensors of earlier networks in the middle of a measurement."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @contextlib.contextmanager

@@ -133,7 +133,7 @@ def _pairs(network: Run, reference: Run, runs: int, pairs: range, seconds: float
     """Pairs until the time is over, and for a while longer if too few of them were undisturbed."""
     rows: list[tuple[float, float, bool, float]] = []
     begin, calm = time.perf_counter(), 0
-    with _no_collection():
+    with no_collection():
         while len(rows) < pairs.stop:
             passed = time.perf_counter() - begin
             if len(rows) >= pairs.start and passed > seconds * (1 if calm >= pairs.start else PATIENCE):
@@ -180,7 +180,8 @@ def _switches() -> int:
 
 
 @contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
+    """Python's collector would free things of earlier networks in the middle of a measurement."""
     enabled = gc.isenabled()
     gc.disable()
     try:
