@@ -16,7 +16,7 @@ import torch
 
 from benchmarks._common import pin_threads, summarise, write_result
 from budgetnet.costs.latency import timing
-from budgetnet.costs.latency.cost import SETTLE, latency
+from budgetnet.costs.latency.cost import CANDIDATE, latency
 from budgetnet.costs.latency.predictor import random_architectures
 from budgetnet.costs.latency.samples import key_of
 from budgetnet.spaces import build
@@ -42,7 +42,7 @@ def held_out_error(space: str, shape: tuple[int, ...], runtime: str, count: int)
     unseen = [a for key, a in sampled.items() if key not in known]
     chosen = [unseen[i] for i in np.linspace(0, len(unseen) - 1, count).astype(int)]
     predicted = cost.predict(torch.stack([a.gates() for a in chosen])) / cost.state_dict()["scale"]
-    measured = np.array([float(timing.ratio(cost.series(a, SETTLE))) for a in chosen])
+    measured = np.array([float(timing.ratio(cost.series(a, CANDIDATE))) for a in chosen])
     errors = np.abs(predicted / measured - 1)
     return {
         "space": space,

@@ -42,7 +42,7 @@ def small() -> SuperNetwork:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few networks and short series: what is tested here does not depend on how well they are known."""
     monkeypatch.setattr(Runtime, "samples", 5)
-    for effort in ("FIT", "SETTLE", "CERTIFY"):
+    for effort in ("FIT", "CANDIDATE", "CERTIFY"):
         monkeypatch.setattr(latency_module, effort, Effort(0.02, 2))
     monkeypatch.setattr(latency_module, "PATIENCE", 0.2)
 

@@ -46,13 +46,14 @@ def network(net: SuperNetwork) -> fx.GraphModule:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Runtime, "samples", 4)
-    for effort in ("FIT", "SETTLE", "CERTIFY"):
+    for effort in ("FIT", "CANDIDATE", "CERTIFY"):
         monkeypatch.setattr(cost_module, effort, Effort(0.02, 2))
     monkeypatch.setattr(cost_module, "PATIENCE", 0.2)
 
 
-# torch.compile takes a minute for its first network: `python -m benchmarks predictor_error` measures with it
-@pytest.mark.parametrize("name", [name for name in RUNTIMES if name != "compile"])
+# torch.compile takes a minute for its first network: `python -m benchmarks.predictor_error` measures with it.
+# ExecuTorch brings 300 MB of packages, which these tests do without: `python -m benchmarks.runtimes` runs it.
+@pytest.mark.parametrize("name", [name for name in RUNTIMES if name not in ("compile", "executorch")])
 def test_every_runtime_exports_loads_runs_and_agrees(name: str, network: fx.GraphModule) -> None:
     runtime = runtimes.make(name)
     images = random_images(3, SHAPE)
@@ -180,8 +181,9 @@ def test_what_a_users_runtime_raises_is_a_sentence(net: SuperNetwork) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"runtime": "tensorrt"}, "'tensorrt' does not exist; use onnx, eager, compile, openvino"),
+        ({"runtime": "tensorrt"}, "'tensorrt' does not exist; use onnx, eager, compile, openvino, executorch"),
         ({"runtime": "eager", "precision": "int8"}, "runs no int8"),
+        ({"runtime": "executorch", "precision": "int8"}, "runs no int8"),
         ({"precision": "fp16"}, "fp32 or int8"),
         ({"runtime": "eager", "provider": "X"}, "ONNX Runtime only"),
         ({"runtime": "eager", "target": "http://a:1"}, "leave out runtime=eager"),
@@ -198,10 +200,13 @@ def test_a_provider_that_is_not_there_is_named(net: SuperNetwork) -> None:
         latency(net, provider="NoSuchProvider")(net.graph.full)
 
 
-def test_without_openvino_its_extra_is_named(net: SuperNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(UserError, match=r"pip install 'budgetnet\[openvino\]'"):
-        latency(net, runtime="openvino")(net.graph.full)
+@pytest.mark.parametrize("name", ["openvino", "executorch"])
+def test_without_its_package_the_extra_of_a_runtime_is_named(
+    net: SuperNetwork, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UserError, match=rf"pip install 'budgetnet\[{name}\]'"):
+        latency(net, runtime=name)(net.graph.full)
 
 
 OWN = "tests.costs.latency.test_runtimes:Phone"

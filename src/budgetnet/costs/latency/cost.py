@@ -43,7 +43,7 @@ class Effort:
 
 FIT = Effort(0.2, 2)
 """For the predictor: many networks, whose errors average out."""
-SETTLE = Effort(0.8, 4)
+CANDIDATE = Effort(0.8, 4)
 """For a network that may be chosen."""
 CERTIFY = Effort(2.0, 6)
 """For a certificate, which is repeated while it is undecided."""
@@ -135,7 +135,7 @@ class Latency(Cost):
         self._fitted()
         key = key_of(architecture)
         if key not in self._evidence:
-            series = self.series(architecture, SETTLE)
+            series = self.series(architecture, CANDIDATE)
             self._ratios[key] = float(timing.ratio(series))
             self._evidence[key] = self._on_a_quiet_machine(series)
         found = self._evidence[key]
@@ -183,7 +183,7 @@ class Latency(Cost):
         other: Runtime = runtimes.Eager() if self.runtime.name == "onnx" else runtimes.OnnxRuntime()
         twin = Latency(self.net, other, self.batch, self.threads, self.tail)
         network = twin._subject(twin._exported(deliverable.network, deliverable))
-        return {other.form: float(twin._statistic(twin._interleave(network, SETTLE)))}
+        return {other.form: float(twin._statistic(twin._interleave(network, CANDIDATE)))}
 
     @property
     def _exported_as_a_whole(self) -> bool:
@@ -273,7 +273,7 @@ class Latency(Cost):
         quiets: list[float] = []
         full = self._subject(self._exported(extract(self.net, graph.full)))
         for turn, architecture in enumerate([*samples, None]):
-            controls += [self._interleave(full, SETTLE) for _ in range(turns.count(turn))]
+            controls += [self._interleave(full, CANDIDATE) for _ in range(turns.count(turn))]
             if architecture is not None:
                 series = self.series(architecture, FIT)
                 self._ratios[key_of(architecture)] = float(timing.ratio(series))
@@ -358,7 +358,7 @@ def latency(
         net: The super network.
         batch: Inputs at a time.
         threads: Threads of the runtime.
-        runtime: onnx, eager, compile, openvino, or a runtime of one's own.
+        runtime: onnx, eager, compile, openvino, executorch, or a runtime of one's own.
         target: The address of a meter, `http://host:8700`, if a device is to measure.
         precision: fp32, or int8 for the quantised file.
         provider: The execution provider of ONNX Runtime.

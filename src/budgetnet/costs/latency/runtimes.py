@@ -7,144 +7,41 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from torch import fx
+from torch import fx, nn
 
 from budgetnet.costs.latency import timing
 from budgetnet.costs.latency.meter.child import PROVIDER
 from budgetnet.costs.latency.remote import Target
-from budgetnet.costs.latency.samples import random_images
+from budgetnet.costs.latency.runtime import Array, Runtime, Subject, check, reference_file, reference_network
 from budgetnet.costs.latency.timing import Series
 from budgetnet.errors import UserError, reason
 from budgetnet.export.folding import fold
 from budgetnet.export.formats import onnx_session
-from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import Pieces, quiet
-from budgetnet.network.extract import extract
-from budgetnet.spaces import resnet_fabric
 
-Array = np.ndarray[Any, np.dtype[np.float32]]
-
-REFERENCE_SHAPE = (3, 32, 32)
-MOST_EXAMPLES = 2**16
-MOST_THREADS = 1024
-
-
-class Subject(NamedTuple):
-    """What is measured: something that a runtime can load, and the inputs to run it on."""
-
-    exported: Any
-    inputs: Any
-
-
-class Runtime:
-    """How networks are exported, loaded, run and compared; the base class of a user's own.
-
-    A subclass defines `load` and `run`, and `export` if it does not run ONNX files. A device whose own program takes
-    the times defines `measure` instead: see `BenchProgram`.
-
-    Attributes:
-        name: What certificates call it.
-        form: `exported` if it runs a file that is handed over, `extracted` if it runs the module itself.
-        onnx: Whether what `export` makes is an ONNX file, so that the file that is handed over can be measured.
-        samples: How many networks are measured for the first fit of the predictor.
-        fresh: How many networks are measured at each refresh.
-    """
-
-    name = "own"
-    form = "exported"
-    onnx = True
-    samples = 24
-    fresh = 3
-
-    def export(self, network: fx.GraphModule, input_shape: Sequence[int], pieces: Pieces | None = None) -> Any:
-        """What the runtime loads.
-
-        Args:
-            network: An extracted network, in eval mode on the processor.
-            input_shape: The shape of one input.
-            pieces: Exported modules of the same super network, which make the next export quick.
-
-        Returns:
-            By default the bytes of an ONNX file that takes inputs in [0, 1].
-        """
-        return to_onnx(fold(network), input_shape, scaled=True, pieces=pieces).SerializeToString()
-
-    def load(self, exported: Any, threads: int) -> Any:
-        """A fresh instance that is ready to run on so many threads."""
-        raise NotImplementedError(f"{type(self).__name__} does not define load")
-
-    def run(self, loaded: Any, inputs: Any) -> Any:
-        """Runs a loaded network on inputs, and returns when the outputs are there."""
-        raise NotImplementedError(f"{type(self).__name__} does not define run")
-
-    def inputs(self, images: Array) -> Any:
-        """A batch in the form that `run` takes."""
-        return images
-
-    def outputs(self, found: Any) -> Array:
-        """What `run` returned, as an array."""
-        return np.asarray(found, np.float32)
-
-    def subject(self, exported: Any, images: Array) -> Subject:
-        """What is to be measured; work that comes before any measurement is done here."""
-        return Subject(exported, self.inputs(images))
-
-    def reference(self) -> Subject:
-        """The fixed network that all others are compared with, as this runtime runs it."""
-        plain = type(self).export is Runtime.export
-        exported = reference_file() if plain else self.export(reference_network(), REFERENCE_SHAPE)
-        return self.subject(exported, random_images(1, REFERENCE_SHAPE))
-
-    def measure(self, network: Subject, reference: Subject, *, threads: int, seconds: float, rounds: int) -> Series:
-        """Times of a network and of the reference, run in turns.
-
-        Args:
-            network: What to measure.
-            reference: The fixed network that it is compared with.
-            threads: Threads of the runtime.
-            seconds: How long to measure, about.
-            rounds: In how many rounds, each with fresh instances.
-        """
-        with timing.torch_threads(threads), torch.random.fork_rng(devices=[]):
-            return timing.interleave(
-                self._fresh(network, threads), self._fresh(reference, threads), seconds=seconds, rounds=rounds
-            )
-
-    def compare(self, exported: Any, other: Runtime, source: Any, images: Array, threads: int = 1) -> float:
-        """How far outputs here are from those of another runtime.
-
-        Args:
-            exported: What this runtime loads.
-            other: The runtime to compare with.
-            source: What that one loads.
-            images: Inputs.
-            threads: Threads of both.
-
-        Returns:
-            The largest difference, relative to the other's largest output if that is above 1.
-        """
-        found, expected = (
-            runtime.outputs(runtime.run(runtime.load(loaded, threads), runtime.inputs(images)))
-            for runtime, loaded in ((self, exported), (other, source))
-        )
-        return float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
-
-    def about(self) -> Mapping[str, Any]:
-        """What a certificate says about the runtime, besides its name."""
-        return {}
-
-    def _fresh(self, subject: Subject, threads: int) -> Callable[[], timing.Run]:
-        def fresh() -> timing.Run:
-            loaded = self.load(subject.exported, threads)
-            return lambda: self.run(loaded, subject.inputs)
-
-        return fresh
+__all__ = [
+    "RUNTIMES",
+    "BenchProgram",
+    "Compiled",
+    "Eager",
+    "ExecuTorch",
+    "OnTarget",
+    "OnnxRuntime",
+    "OpenVino",
+    "Runtime",
+    "Subject",
+    "check",
+    "make",
+    "reference_file",
+    "reference_network",
+    "user_errors",
+]
 
 
 class OnnxRuntime(Runtime):
@@ -254,6 +151,88 @@ class OpenVino(Runtime):
         return loaded.infer([inputs], share_inputs=True, share_outputs=True)[0]
 
 
+class ExecuTorch(Runtime):
+    """ExecuTorch with its XNNPACK back end: `.pte` files, as apps on phones run them.
+
+    A `.pte` file is made for one batch size, so it is made where the inputs are known. It takes inputs as the network
+    was trained on them.
+    """
+
+    name, onnx = "executorch", False
+    samples, fresh = 8, 1  # a file takes seconds to make
+
+    def export(self, network: fx.GraphModule, input_shape: Sequence[int], pieces: Pieces | None = None) -> Any:
+        """The network with batch norm folded; `subject` makes the file."""
+        return fold(network)
+
+    def lower(self, network: nn.Module, example: torch.Tensor) -> bytes:
+        """The `.pte` file of a network.
+
+        Args:
+            network: A network in eval mode on the processor, such as `result.model`.
+            example: Inputs of the batch size that the file is for.
+
+        Returns:
+            The bytes of the file.
+        """
+        with _executorch():
+            from executorch.backends.xnnpack.partition.xnnpack_partitioner import (
+                XnnpackPartitioner,
+            )
+            from executorch.exir import to_edge_transform_and_lower
+        try:
+            with quiet(), torch.no_grad():
+                program = torch.export.export(network, (example,))
+                return bytes(
+                    to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch().buffer
+                )
+        except Exception as error:  # the exporter's errors have no common class
+            raise UserError(f"ExecuTorch cannot take this network ({reason(error)}); use runtime=onnx") from None
+
+    def subject(self, exported: Any, images: Array) -> Subject:
+        """The file for this batch size, and the inputs."""
+        inputs = self.inputs(images)
+        return Subject(self.lower(exported, inputs), inputs)
+
+    def load(self, exported: Any, threads: int) -> Any:
+        """The method of a `.pte` file, with its program, which must live as long."""
+        with _executorch():
+            from executorch.extension.pybindings import portable_lib
+            from executorch.runtime import Runtime as Engine
+        if portable_lib._threadpool_get_thread_count() != threads:
+            portable_lib._unsafe_reset_threadpool(threads)  # safe here: nothing runs
+        program = Engine.get().load_program(exported)
+        return program, program.load_method("forward")
+
+    def run(self, loaded: Any, inputs: Any) -> Any:
+        """The first output."""
+        return loaded[1].execute([inputs])[0]
+
+    def inputs(self, images: Array) -> Any:
+        """A tensor."""
+        return torch.from_numpy(images)
+
+    def compare(self, exported: Any, other: Runtime, source: Any, images: Array, threads: int = 1) -> float:
+        """As every runtime does, by a file for as many images."""
+        return super().compare(self.lower(exported, self.inputs(images)), other, source, images, threads)
+
+
+@contextlib.contextmanager
+def _executorch() -> Iterator[None]:
+    """Imports of ExecuTorch, without what its parts log about each other."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with quiet():
+            yield
+    except ImportError:
+        raise UserError(
+            "runtime=executorch needs the package executorch: pip install 'budgetnet[executorch]'"
+        ) from None
+    finally:
+        logging.disable(before)
+
+
 class OnTarget(Runtime):
     """A device that runs `budgetnet meter`: its ONNX Runtime takes the times.
 
@@ -325,6 +304,7 @@ RUNTIMES: dict[str, type[Runtime]] = {
     "eager": Eager,
     "compile": Compiled,
     "openvino": OpenVino,
+    "executorch": ExecuTorch,
 }
 """The built-in runtimes by the name that a budget gives."""
 
@@ -345,32 +325,6 @@ def make(runtime: str | Runtime, provider: str = "") -> Runtime:
             f"runtime {runtime!r} does not exist; use {', '.join(RUNTIMES)}, or your own as package.module:name"
         )
     return OnnxRuntime(provider) if runtime == "onnx" else RUNTIMES[runtime]()
-
-
-def check(batch: int, threads: int) -> None:
-    """Refuses what no runtime can do, before any work."""
-    for name, value in (("batch", batch), ("threads", threads)):
-        if value < 1:
-            raise UserError(f"{name}={value} cannot be measured; use 1 or more")
-    if batch > MOST_EXAMPLES or threads > MOST_THREADS:
-        raise UserError(
-            f"batch={batch} and threads={threads} are too many; use at most {MOST_EXAMPLES} examples and "
-            f"{MOST_THREADS} threads"
-        )
-
-
-def reference_network() -> fx.GraphModule:
-    """ResNet-8 with 16 channels, always with the same numbers."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        net = resnet_fabric(width=1, channels=16, groups=3, classes=10, input_shape=REFERENCE_SHAPE)
-    return extract(net, net.architecture("resnet-8")).eval()
-
-
-@cache
-def reference_file() -> bytes:
-    """The reference network as an ONNX file, which takes seconds to make."""
-    return Runtime().export(reference_network(), REFERENCE_SHAPE)  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager
