@@ -147,7 +147,7 @@ def _ranked(protocol: str, share: float) -> str:
     result = json.loads(path.read_text(encoding="utf-8"))
     shared, *more = (
         f"{found['mean']:.2f}" if (found := result["spearman"].get(key)) else NOT_MEASURED
-        for key in ("settle_after", "policy_learned", "capacity")
+        for key in ("choose_after", "policy_learned", "capacity")
     )
     known = "; ".join([_held(shared, result["passed"]), *more])
     return f"{known} ({result['from_scratch']['n']})".replace("-", "−")

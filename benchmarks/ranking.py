@@ -63,7 +63,7 @@ def scores(runner: Runner, architecture: Architecture) -> dict[str, float]:
     for when in ("before", "after"):
         if when == "after":
             recalibrate(model, trainer.task, trainer.train)
-        for what, count in (("settle", runner.state.archive.examples), ("all", None)):
+        for what, count in (("choose", runner.state.archive.examples), ("all", None)):
             found[f"{what}_{when}"], _ = evaluate(model, trainer.task, trainer.validation.evaluation(count))
     return found
 
@@ -174,7 +174,7 @@ def main() -> None:
             "spearman": shared,
             "spearman_first_seed": correlations(single, truth),
             "bar": FLOOR,
-            "passed": shared["settle_after"]["mean"] >= FLOOR,
+            "passed": shared["choose_after"]["mean"] >= FLOOR,
             "from_scratch": summarise(truth),
             "architectures": [
                 {

@@ -1,4 +1,4 @@
-"""Run folders in the documented format, from real parts: a real distribution that settles, real costs, real records.
+"""Run folders in the documented format, from real parts: a real distribution that becomes sure, real costs, real records.
 
 Only the learning is made up (losses and accuracies follow a formula), so that a folder takes no time to make.
 """
@@ -23,7 +23,7 @@ from budgetnet.spaces import build
 
 SPACE = "resnet-fabric:width=2,channels=4"
 SHAPE, CLASSES = (3, 16, 16), 4
-PHASES = {"warm-up": 0.15, "search": 0.45, "settle": 0.1, "finish": 0.3}
+PHASES = {"warm-up": 0.15, "search": 0.45, "choose": 0.1, "finish": 0.3}
 
 
 def make_run(
@@ -192,7 +192,7 @@ def _finish(folder: Path, net: SuperNetwork, budgets: list[Budget], seed: int) -
         macs=round(macs),
         params=round(params),
         seconds=754.0,
-        phases={"warm-up": 90.0, "search": 330.0, "settle": 64.0, "finish": 270.0},
+        phases={"warm-up": 90.0, "search": 330.0, "choose": 64.0, "finish": 270.0},
     )
     _write(folder / "summary.json", summary.to_json())
     proofs = [

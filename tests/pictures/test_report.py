@@ -415,15 +415,15 @@ def test_thinning_keeps_the_ends_and_the_order(items: list[int], most: int) -> N
 
 
 def test_places_on_the_time_axis() -> None:
-    """Half an epoch of warm-up, one and a half of search, a settle without epochs, and an unfinished finish."""
+    """Half an epoch of warm-up, one and a half of search, a choice without epochs, and an unfinished finish."""
     records = [
         Record("phase", "warm-up", 0, 0, 0, {"epochs": 0.5, "steps": 5}),
         Record("epoch", "warm-up", 1, 5, 0, {"loss": 3.0}),
         Record("phase", "search", 0, 0, 0, {"epochs": 1.5, "steps": 15}),
         Record("step", "search", 1, 3, 0, {"loss": 2.0}),
         Record("epoch", "search", 2, 15, 0, {"loss": 1.0}),
-        Record("phase", "settle", 0, 0, 0, {"steps": 9}),
-        Record("candidate", "settle", 1, 4, 0, {"validation_loss": 1.0}),
+        Record("phase", "choose", 0, 0, 0, {"steps": 9}),
+        Record("candidate", "choose", 1, 4, 0, {"validation_loss": 1.0}),
         Record("phase", "finish", 0, 0, 0, {"epochs": 4, "steps": 40}),
         Record("step", "finish", 1, 7, 0, {"loss": 0.5}),
     ]
