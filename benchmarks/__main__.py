@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks._common import RESULTS, table
 
-NEEDS_DATA = frozenset({"costs_shape", "curve", "learns", "quality", "ranking", "segmentation"})
+NEEDS_DATA = frozenset({"costs_shape", "curve", "distillation", "learns", "quality", "ranking", "segmentation"})
 
 
 def main() -> int:

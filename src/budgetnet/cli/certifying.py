@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,16 +32,13 @@ from budgetnet.records.environment import environment
 from budgetnet.records.results import MetricDescription
 from budgetnet.runs import quantised
 from budgetnet.runs.config import Config
-from budgetnet.runs.stored import OWN, Stored, open_stored, without_own_checksum
+from budgetnet.runs.stored import OWN, Stored, check_whole, open_stored, without_own_checksum
 from budgetnet.training.evaluation import EVIDENCE_BATCHES, judge
 from budgetnet.training.tasks import Task
 
 COMPARED_IMAGES = 256
 COMPARED_VALUES = 2**23
 """Of large images fewer are compared: all of them pass the network at once."""
-
-OF_A_WHOLE = ("macs", "params", "size", "latency", "latency_p95", "peak_memory", "file_size")
-"""Costs that need the network alone, not the edges that it is made of."""
 
 
 def certify(
@@ -62,7 +58,7 @@ def certify(
     if not wanted:
         raise UserError(f'{run_or_model} was made for no budget; give one, such as --budget "latency<=12ms"')
     if stored.whole:
-        _check_whole(wanted, run_or_model)
+        check_whole(wanted, run_or_model)
     depends = any(depends_on_batch(budget, stored.net, short, own=own) for budget in wanted)
     batches = _batches(stored, data_root) if depends else ()
     limits = parse_all(wanted, stored.net, short, batches[0] if batches else None, own=own)
@@ -90,17 +86,6 @@ def _int8_score(stored: Stored) -> Int8Score | None:
     """What the certificate of the run says about its int8 file, which is still the same file."""
     known = stored.description.certificate.get("int8")
     return None if known is None or stored.int8 is None else typed(known, Int8Score, "the certificate", "certify again")
-
-
-def _check_whole(budgets: Sequence[str | tuple[str, float]], path: Path) -> None:
-    """Refuses costs of edges where only the network as a whole is known: the code of its space was not named."""
-    for budget in budgets:
-        text = budget if isinstance(budget, str) else budget[0]
-        if re.split(r"[(<≤]", text)[0].strip() not in OF_A_WHOLE:
-            raise UserError(
-                f"the cost {text!r:.80} is of the edges of a space of your own, which {path} cannot bring; "
-                "name the space with --space, or limit one of " + ", ".join(OF_A_WHOLE)
-            )
 
 
 def export(

@@ -3,39 +3,88 @@
 from __future__ import annotations
 
 import itertools
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from typing import Any
 
 import torch
 
+from budgetnet.data.feeds import Feed
+from budgetnet.data.nested import rows
 from budgetnet.network.graph import Architecture
+from budgetnet.strategies.importance import measure
 from budgetnet.strategies.phases import Choose, Finish, RunRace, Search, WarmUp, steps_of
 from budgetnet.strategies.runner import Runner
-from budgetnet.training.trainer import Course, Fit
+from budgetnet.strategies.trained import MeasureImportance
+from budgetnet.training.evaluation import evaluate
+from budgetnet.training.trainer import LOOK_EXAMPLES, Course, Fit
 
 SAMPLES = 64
 """Samples of Γ among which the one closest to the budgets is timed."""
-STEPS = 3
-"""Timed steps of each phase; the fastest counts, since the first ones of a network take longer."""
+STEPS, LONGEST = 8, 10.0
+"""Timed steps of each phase at most, and the seconds after which two have to do."""
+CLOSING = 6.0
+"""Seconds for the files of a run and its report, about: they hardly depend on the network."""
 
 
-def estimate(runner: Runner) -> float:
-    """Seconds of a whole run, from a few timed steps of each phase. The runner is used up by it."""
-    total, shared, state, trainer = 0.0, None, runner.state, runner.trainer
+def estimate(runner: Runner, test: Feed | None = None) -> float:
+    """Seconds of a whole run after its check, from timed steps and evaluations of each phase.
+
+    Args:
+        runner: A run at its beginning; it is used up.
+        test: The test data that the run will look at.
+
+    Returns:
+        The seconds of all phases, of the measurements and of the closing evaluation and files.
+    """
+    state, trainer = runner.state, runner.trainer
+    sample = _sample(runner) if state.policy is not None else state.fallback
+    total = sum(_phase(runner, phase, sample) for phase in runner.phases)
+    fit = state.fit if state.policy is None and state.fit is not None else state.single_out(sample, trainer)
+    for feed in (trainer.validation, test):
+        if feed is not None:
+            total += _evaluation(runner, fit, feed) * _examples(feed)
+    return total + _measurement(runner, sample) + CLOSING
+
+
+def _phase(runner: Runner, phase: Any, sample: Architecture) -> float:
+    """Seconds of one phase."""
+    state, trainer = runner.state, runner.trainer
     feed = trainer.train
-    for phase in runner.phases:
-        if isinstance(phase, WarmUp | Search):
-            shared = shared or trainer.begin(state.net)
-            course = phase.course(state, trainer)
-            total += course.steps * (_step(runner, course, shared) if course.steps else 0.0)
-        elif isinstance(phase, Finish):
-            fit = state.fit or state.single_out(_sample(runner), trainer)
-            seconds = _step(runner, phase.course(state, trainer), fit)
-            race = next((p for p in runner.phases if isinstance(p, RunRace)), None)
-            chooser = next((p for p in runner.phases if isinstance(p, Choose)), None)
-            steps = steps_of(phase.epochs, feed)
-            if race is not None and chooser is not None:
-                steps += _losers_steps(race, chooser.racers, feed.steps)
-            total += seconds * steps
-    return total
+    if isinstance(phase, WarmUp | Search):
+        if not phase.epochs:
+            return 0.0
+        state.fit = state.fit if state.fit is not None and state.fit.module is state.net else trainer.begin(state.net)
+        course = phase.course(state, trainer)
+        looks = math.ceil(course.steps / feed.steps) * (_seconds(course.look) if course.look else 0.0)
+        return course.steps * _step(runner, course, state.fit) + looks
+    if isinstance(phase, MeasureImportance):
+        batch = next(iter(feed.training(0)))
+        batches = min(feed.steps, math.ceil(phase.examples / rows(batch[0])))
+        return batches * _seconds(lambda: measure(state.net, trainer.task, [batch]))
+    if isinstance(phase, Choose):
+        scored = phase.evaluations * _seconds(lambda: state.archive.score(sample.live().gates(), phase.name, 0))
+        return scored + phase.racers * _measurement(runner, sample)
+    if isinstance(phase, Finish):
+        return _alone(runner, phase, sample)
+    return 0.0
+
+
+def _alone(runner: Runner, phase: Finish, sample: Architecture) -> float:
+    """Seconds of the finish and of the race before it, of which the winner's part belongs to the finish."""
+    state, trainer = runner.state, runner.trainer
+    feed = trainer.train
+    fit = state.fit if state.policy is None and state.fit is not None else state.single_out(sample, trainer)
+    steps = steps_of(phase.epochs, feed)
+    race = next((p for p in runner.phases if isinstance(p, RunRace)), None)
+    chooser = next((p for p in runner.phases if isinstance(p, Choose)), None)
+    if race is not None and chooser is not None:
+        steps += _losers_steps(race, chooser.racers, feed.steps)
+    look = _evaluation(runner, fit, trainer.validation) * min(LOOK_EXAMPLES, _examples(trainer.validation))
+    return steps * _step(runner, phase.course(state, trainer), fit) + math.ceil(steps / feed.steps) * look
 
 
 def _losers_steps(race: RunRace, racers: int, steps: int) -> int:
@@ -48,8 +97,41 @@ def _losers_steps(race: RunRace, racers: int, steps: int) -> int:
 
 
 def _step(runner: Runner, course: Course, fit: Fit) -> float:
-    batches = itertools.islice(runner.trainer.train.training(0), STEPS)
-    return min(runner.trainer.time_step(course, fit, batch) for batch in batches)
+    """Seconds of a step, its batch included: the median of some, without the first, which takes longer."""
+    seconds: list[float] = []
+    batches = iter(itertools.islice(runner.trainer.train.training(0), STEPS + 1))
+    begun = time.monotonic()
+    while len(seconds) < 3 or time.monotonic() - begun < LONGEST:
+        clock = time.monotonic()
+        batch = next(batches, None)
+        if batch is None:
+            break
+        waited = time.monotonic() - clock
+        seconds.append(waited + runner.trainer.time_step(course, fit, batch))
+    return median(seconds[1:] or seconds)
+
+
+def _evaluation(runner: Runner, fit: Fit, feed: Feed) -> float:
+    """Seconds of the evaluation of one example."""
+    trainer, batch = runner.trainer, next(iter(feed.evaluation(LOOK_EXAMPLES)))
+    return _seconds(lambda: evaluate(fit.module, trainer.task, iter([batch]), trainer.device)) / rows(batch[0])
+
+
+def _examples(feed: Feed) -> int:
+    """How many examples there are, up to a part of a batch."""
+    return feed.steps * rows(next(iter(feed.training(0)))[0])
+
+
+def _measurement(runner: Runner, architecture: Architecture) -> float:
+    """Seconds of measuring an architecture against the budgets; exact costs take none."""
+    measured = [budget.meter for budget in runner.state.budgets if not budget.meter.cost.exact]
+    return sum(_seconds(partial(meter.evidence, architecture)) for meter in measured)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    clock = time.monotonic()
+    work()
+    return time.monotonic() - clock
 
 
 def _sample(runner: Runner) -> Architecture:

@@ -212,5 +212,6 @@ def make_trainer(job: Job, **options: Any) -> Trainer:
 
 
 def estimated_seconds(job: Job, checked: Checked) -> float:
-    """How long a job would take here, from a few timed steps of a copy of its network."""
-    return estimate(make_runner(replace(job, net=copy.deepcopy(job.net)), checked, make_trainer(job)))
+    """How long a job would take here: its check, as long as it took, and all else by timing a copy of its network."""
+    runner = make_runner(replace(job, net=copy.deepcopy(job.net)), checked, make_trainer(job))
+    return min(checked.seconds + estimate(runner, job.test), job.config.max_time or math.inf)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,19 +12,22 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
-from budgetnet.budgets.certificate import Certificate
+from budgetnet.budgets.budget import BudgetLike, as_budgets, parse_all
+from budgetnet.budgets.certificate import Certificate, certify
 from budgetnet.data.convert import as_tensor
 from budgetnet.data.feeds import Feed, SplitFeed, make_feed
 from budgetnet.data.nested import Nested, mapped, rows, select
 from budgetnet.errors import UserError
 from budgetnet.export import Description, Exported, export_network
 from budgetnet.export.formats import FORMATS, format_of
+from budgetnet.naming import own_names
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.environment import environment
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.results import DataDescription, Summary
 from budgetnet.runs.config import of_run
-from budgetnet.runs.stored import open_stored, without_own_checksum
+from budgetnet.runs.stored import check_whole, measurable, open_stored, without_own_checksum
 from budgetnet.training.evaluation import judge
 from budgetnet.training.metrics import METRICS
 from budgetnet.training.tasks import Task
@@ -148,6 +150,28 @@ class Result:
         description = without_own_checksum(replace(self.description, certificate=known), path.name)
         return export_network(self.network, path, kind, description, self._examples(), force=force)
 
+    def certify(self, budgets: Sequence[BudgetLike] | str | None = None) -> Certificate:
+        """Measures the network as it is now: after further training, or on another machine.
+
+        Args:
+            budgets: Texts such as `"latency<=12ms"`; those of the run if not given.
+
+        Returns:
+            A certificate that was made afresh; the run's own stays as it was.
+        """
+        known = self.certificate.budgets if self.certificate is not None else ()
+        before: list[BudgetLike] = [(entry.cost, entry.maximum) for entry in known]
+        asked = before if budgets is None else as_budgets(budgets)
+        if not asked:
+            raise UserError('the run had no budget; give one, such as certify("latency<=12ms")')
+        net, kept, whole = measurable(self.network, self.description)
+        if whole:
+            check_whole(asked, "its run")
+        own = own_names(*(text for text in asked if isinstance(text, str)))
+        example = self.examples if self.examples is not None else self._examples()
+        limits = parse_all(asked, net, example=example, own=own)
+        return certify(net, kept, limits, network=self.network, description=self.description, environment=environment())
+
     def _examples(self) -> Tensor:
         """Inputs as an exported file takes them."""
         if isinstance(self.examples, Tensor):
@@ -184,8 +208,13 @@ def _stacked(inputs: Any) -> Any:
 
 
 def with_scaling(network: fx.GraphModule) -> fx.GraphModule:
-    """A copy of an extracted network that takes pixels from 0 to 255, of any type, and scales them to [−1, 1]."""
-    scaled = copy.deepcopy(network)
+    """An extracted network that takes pixels from 0 to 255, of any type, and scales them to [−1, 1].
+
+    It has the layers of the given one: whoever trains either of them further trains both.
+    """
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(network.graph, {}))
+    scaled = fx.GraphModule(network, graph)
     entry = next(node for node in scaled.graph.nodes if node.op == "placeholder")
     users = list(entry.users)
     with scaled.graph.inserting_after(entry):

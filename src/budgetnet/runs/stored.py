@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, fx, nn
 
+from budgetnet.budgets.budget import BudgetLike
 from budgetnet.errors import UserError
 from budgetnet.export.description import Description, checked_budgets
 from budgetnet.export.files import sha256
@@ -33,6 +35,9 @@ from budgetnet.spaces import SPACES, build
 
 OWN = "own"
 """The space of a run on a user's own network, which only they can build."""
+
+OF_A_WHOLE = ("macs", "params", "size", "latency", "latency_p95", "peak_memory", "file_size")
+"""Costs that need the network alone, not the edges that it is made of."""
 
 STRUCTURE_FILE = "structure.json"
 INT8_FILE = "network.int8.onnx"
@@ -175,9 +180,42 @@ def _from_structure(
         raise UserError(f"{file} does not hold an extracted network; restore it")
     check_shapes(empty(structure, str(file)), torch.empty((2, *shape), dtype=dtype, device="meta"), str(file))
     kept = Architecture.from_json(Graph(found.edges, found.chains), text)
-    graph = Graph([Edge("network", "input", "output")])
-    net = SuperNetwork(graph, {"network": Region(network)}, input_shape=shape, input_dtype=dtype, name=OWN)
-    return net.eval(), kept, network
+    return _whole(network, description), kept, network
+
+
+def _whole(network: fx.GraphModule, description: Description) -> SuperNetwork:
+    """A super network that has this network as its one edge."""
+    graph, shape, dtype = Graph([Edge("network", "input", "output")]), description.input_shape, description.dtype
+    return SuperNetwork(graph, {"network": Region(network)}, input_shape=shape, input_dtype=dtype, name=OWN).eval()
+
+
+def measurable(network: fx.GraphModule, description: Description) -> tuple[SuperNetwork, Architecture, bool]:
+    """What a network can be measured by.
+
+    Args:
+        network: The network; its weights may have changed.
+        description: What is known about it.
+
+    Returns:
+        The super network that it came from, if that is a built-in one, and its architecture; or one that has the
+        network as its only edge, and that it is known as a whole only.
+    """
+    net = _build(description, None, Path(description.space))
+    if net is not None:
+        return net, Architecture.from_json(net.graph, description.architecture), False
+    made = _whole(network, description)
+    return made, made.graph.full, True
+
+
+def check_whole(budgets: Sequence[BudgetLike], where: object) -> None:
+    """Refuses costs of edges where only the network as a whole is known: the code of its space was not named."""
+    for budget in budgets:
+        text = budget if isinstance(budget, str) else budget[0]
+        if not isinstance(text, str) or re.split(r"[(<≤]", text)[0].strip() not in OF_A_WHOLE:
+            raise UserError(
+                f"the cost {text!r:.80} is of the edges of a space of your own, which {where} cannot bring; "
+                "name the space with --space, or limit one of " + ", ".join(OF_A_WHOLE)
+            )
 
 
 def _numbers(weights: bytes, folder: Path) -> dict[str, Tensor]:

@@ -199,8 +199,8 @@ class Trainer:
             about = {"epochs": steps / self.train.steps, "steps": steps, **course.about}
             self.record("phase", course.phase, 0, about)
         while (progress := self._progress(course, fit)) < 1:
+            clock = time.monotonic()
             for batch in self.watch.each("data", self._batches(course, fit)):
-                clock = time.monotonic()
                 seen = self._step(course, fit, batch, progress)
                 fit.step += 1
                 progress = self._progress(course, fit)
@@ -208,6 +208,7 @@ class Trainer:
                 self._after_step(course, fit, progress >= 1)
                 self.spend(course.phase, time.monotonic() - clock)
                 self._maybe_save(state, SAVE_SECONDS if fit.step % self.train.steps else EPOCH_SECONDS)
+                clock = time.monotonic()
                 if progress >= 1:
                     break
 

@@ -1,0 +1,87 @@
+"""A network that was trained further: exported and certified again, with its new weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnxruntime
+import pytest
+import torch
+from torch.nn import functional as F
+
+import budgetnet
+from budgetnet.errors import UserError
+from budgetnet.runs.result import Result
+from tests.small_runs import mlp, run_cli, short, vectors
+
+
+def images(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Light and dark images, as pixels."""
+    generator = torch.Generator().manual_seed(count)
+    labels = torch.arange(count) % 2
+    noise = torch.randint(0, 120, (count, 1, 8, 8), generator=generator)
+    return (noise + 100 * labels.view(-1, 1, 1, 1)).to(torch.uint8), labels
+
+
+def of_vectors(out: Path) -> Result:
+    given = {"budgets": ["macs<=60%"], "recipe": short(), "quiet": True}
+    result: Result = budgetnet.search(mlp(), vectors(160), vectors(64, 1), out=out, **given)
+    return result
+
+
+def of_images(out: Path) -> Result:
+    net = budgetnet.spaces.resnet_fabric(width=1, channels=2, classes=2, input_shape=(1, 8, 8))
+    given = {"budgets": ["params<=80%"], "recipe": short(), "quiet": True}
+    result: Result = budgetnet.search(net, images(128), images(64), out=out, **given)
+    return result
+
+
+@pytest.mark.parametrize("kind", ["vectors", "images"])
+def test_a_model_trained_further_is_exported_and_certified_again(kind: str, tmp_path: Path) -> None:
+    result = (of_vectors if kind == "vectors" else of_images)(tmp_path / "run")
+    inputs, targets = vectors(64, 3) if kind == "vectors" else images(64)
+    before = result.predict(inputs)
+    optimizer = torch.optim.SGD(result.model.train().parameters(), 0.05)
+    for _ in range(5):
+        optimizer.zero_grad()
+        F.cross_entropy(result.model(inputs), targets).backward()
+        optimizer.step()
+    with torch.no_grad():
+        expected = result.model.eval()(inputs)
+    assert float((expected - before).abs().max()) > 1e-3, "it has learned something"
+    torch.testing.assert_close(result.predict(inputs), expected)
+    given = inputs.float()
+    session = onnxruntime.InferenceSession(
+        result.export(tmp_path / "further.onnx").path.read_bytes(), providers=["CPUExecutionProvider"]
+    )
+    found = torch.from_numpy(session.run(None, {session.get_inputs()[0].name: given.numpy()})[0])
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    program = torch.export.load(result.export(tmp_path / "further.pt2").path).module()
+    with torch.no_grad():
+        torch.testing.assert_close(program(given), expected, atol=1e-4, rtol=1e-4)
+    again = result.certify()
+    assert again.holds
+    assert result.certificate is not None
+    assert [(e.cost, e.measured) for e in again.budgets] == [(e.cost, e.measured) for e in result.certificate.budgets]
+    (entry,) = result.certify("size<=1kB").budgets
+    state = sum(value.numel() * value.element_size() for value in result.network.state_dict().values())
+    assert (entry.measured, entry.holds) == (state, state <= 1000)
+    if kind == "vectors":
+        with pytest.raises(UserError, match=r"of the edges of a space of your own"):
+            result.certify("steps(2)<=9")
+
+
+def test_an_exported_file_of_a_model_trained_further_is_certified_from_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    tiny = ("--space", "resnet-fabric:width=1,channels=2", "--data", "embedded:limit=256,size=8", "--epochs", "1")
+    code, _, err = run_cli(capsys, "search", *tiny, "--budget", "macs<=60%", "--out", run, "--quiet")
+    assert code == 0, err
+    result = budgetnet.load(run)
+    for weight in result.model.parameters():
+        weight.data.mul_(1.01)
+    result.export(tmp_path / "further.onnx")
+    code, out, err = run_cli(capsys, "certify", tmp_path / "further.onnx")
+    assert code == 0, err
+    assert "the certificate holds" in out
