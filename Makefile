@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -23,6 +23,9 @@ test: lint  ## lint, types, and every test
 
 bench: $(STAMP)  ## every benchmark, results in benchmarks/results
 	$(BIN)/python -m benchmarks
+
+docs: $(STAMP)  ## the documentation, built into site/ without a network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf .venv

@@ -1,4 +1,4 @@
-"""Run folders in the documented format, from real parts: a distribution that becomes sure, real costs, real records.
+"""Run folders in the documented format, from real parts: a real distribution that learns, real costs, real records.
 
 Only the learning is made up (losses and accuracies follow a formula), so that a folder takes no time to make.
 """

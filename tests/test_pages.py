@@ -1,0 +1,157 @@
+"""The pages: they build without a warning, their links lead somewhere, and what they tell people to type works."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from budgetnet.cli import main
+from budgetnet.cli.commands import COMMANDS
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")])
+RUN = ("tutorial", "extending")
+"""Pages whose commands and blocks of code are run, one after the other, in an empty folder."""
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Language and text of every block of a page."""
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+def commands(page: Path) -> list[str]:
+    """The lines that a page tells people to type."""
+    found = []
+    for language, text in blocks(page):
+        lines = text.replace("\\\n", " ").splitlines()
+        if language == "console":
+            found += [line[2:] for line in lines if line.startswith("$ ")]
+        elif language in ("sh", "bash"):
+            found += [line for line in lines if line]
+    return [line for line in found if line.startswith("budgetnet ")]
+
+
+class Links(HTMLParser):
+    """Targets and places of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: set[str] = set()
+        self.places: set[str] = set()
+        self.loaded: set[str] = set()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        """One element."""
+        given = dict(attributes)
+        self.places |= {given["id"]} if given.get("id") else set()
+        if tag == "a" and given.get("href"):
+            self.targets.add(str(given["href"]))
+        self.loaded |= {str(given[name]) for name in ("src", "href") if tag != "a" and given.get(name)}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("site")
+    own = {"PYTHONPATH": str(ROOT / "src"), "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(ROOT / "mkdocs.yml")]
+    done = subprocess.run(
+        [*command, "-d", str(built)], capture_output=True, text=True, env={**os.environ, **own}, timeout=300
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    return built
+
+
+def read(page: Path) -> Links:
+    links = Links()
+    links.feed(page.read_text(encoding="utf-8"))
+    return links
+
+
+def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
+    pages = {page: read(page) for page in site.rglob("*.html") if page.name != "404.html"}
+    assert len(pages) > 12
+    for page, links in pages.items():
+        for target in links.targets:
+            address, _, place = unquote(target).partition("#")
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            there = (page.parent / address).resolve() if address else page
+            there = there / "index.html" if there.is_dir() else there
+            assert there.is_file(), f"{page.relative_to(site)}: {target}"
+            if place and there in pages:
+                assert place in pages[there].places or place == "__top", f"{page.relative_to(site)}: {target}"
+
+
+def test_the_site_needs_no_network(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        outside = [address for address in read(page).loaded if "://" in address]
+        assert outside == [], page.relative_to(site)
+
+
+def test_every_option_is_on_the_page_of_commands(site: Path) -> None:
+    text = (site / "commands" / "index.html").read_text(encoding="utf-8")
+    for command in COMMANDS:
+        assert f"budgetnet {command.name}" in text
+        for parameter in command.params:
+            names = [name for name in parameter.opts if name.startswith("--")]
+            assert all(name in text for name in names), (command.name, names)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent == ROOT], ids=lambda page: page.name)
+def test_links_of_pages_outside_the_site_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (ROOT / target).exists(), target
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+@pytest.mark.parametrize(
+    ("page", "line"), [(page.name, line) for page in PAGES for line in commands(page)], ids=lambda value: value[:60]
+)
+def test_a_command_of_a_page_is_understood(page: str, line: str) -> None:
+    """It names a command and options that exist, with values that they take; it is not run."""
+    words = shlex.split(line, comments=True)[1:]
+    known = {command.name: command for command in COMMANDS}
+    if words[0].startswith("-"):
+        return
+    command = known[words[0]]
+    command.make_context(words[0], [word for word in words[1:] if not word.startswith(">")], resilient_parsing=True)
+    taken = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    given = {word.partition("=")[0] for word in words[1:] if word.startswith("--")}
+    assert given <= taken | {"--help"} or command.context_settings.get("ignore_unknown_options")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_of_a_page_is_python(page: Path) -> None:
+    for language, text in blocks(page):
+        if language == "python":
+            compile(text, page.name, "exec")
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_everything_on_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, object] = {}
+    ran = 0
+    for language, text in blocks(ROOT / "docs" / f"{name}.md"):
+        if language == "python":
+            exec(compile(text, name, "exec"), space)  # noqa: S102
+            ran += 1
+        elif language == "console":
+            for line in text.splitlines():
+                words = shlex.split(line.removeprefix("$ "))
+                assert main(words[1:]) == 0, line
+                ran += 1
+    assert ran > 4
