@@ -112,7 +112,8 @@ class TargetMemory(Cost):
 
     def _estimate(self, live: Tensor) -> Tensor:
         base, slope = self._fitted()
-        return base + slope * self.analysis.evaluate(live)
+        # below the smallest network that was measured, the line may go below zero
+        return (base + slope * self.analysis.evaluate(live)).clamp_min(0)
 
     def _fitted(self) -> list[float]:
         if self._line is None:
