@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Iterator
@@ -44,11 +45,11 @@ def bytes_of(data: bytes, rng: random.Random) -> bytes:
 
 def value_of(value: Any, rng: random.Random) -> Any:
     """One or two values of a JSON value replaced, removed, nested or added."""
-    copy = json.loads(json.dumps(value))
+    changed = json.loads(json.dumps(value))
     for _ in range(rng.choice((1, 1, 2))):
-        places = list(_places(copy))
+        places = list(_places(changed))
         if not places:
-            return rng.choice(NASTY)
+            return _nasty(rng)
         owner, key = rng.choice(places)
         kind = rng.randrange(5)
         if kind == 0:
@@ -60,8 +61,13 @@ def value_of(value: Any, rng: random.Random) -> Any:
         elif kind == 3 and isinstance(owner, list):
             owner.append(owner[key])
         else:
-            owner[key] = rng.choice(NASTY)
-    return copy
+            owner[key] = _nasty(rng)
+    return changed
+
+
+def _nasty(rng: random.Random) -> Any:
+    """A value of its own: the next mutation may change it."""
+    return copy.deepcopy(rng.choice(NASTY))
 
 
 def _nested(value: Any, depth: int) -> Any:

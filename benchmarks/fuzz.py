@@ -157,7 +157,9 @@ def folders(made: Path, cases: int, seed: int, work: Path) -> Found:
     originals = {name: (made / name).read_bytes() for name in names}
     before = _seen(work)
     with contextlib.chdir(work):
-        for _ in range(cases):
+        for number in range(cases):
+            if number and number % 1000 == 0:
+                print(f"{number} of {cases} files, {len(found.faults)} faults", file=sys.__stderr__, flush=True)
             name = rng.choice(names)
             changed = mutated(name, originals[name], rng)
             target = run / (_renamed(name, changed) if rng.random() < 0.7 else name)
