@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks.fuzz import resealed
 from budgetnet import data
 from budgetnet.errors import UserError
 from budgetnet.export import FORMATS, Description, export_network, open_model, predict, save_program, verify
@@ -199,6 +200,14 @@ def test_any_changed_byte_is_noticed(files: dict[str, Path], tmp_path: Path, kin
             open_model(copied)
     copied.write_bytes(original)
     assert open_model(copied).description.labels == LABELS
+
+
+def test_metadata_of_onnx_that_are_not_utf8_are_refused(files: dict[str, Path], tmp_path: Path) -> None:
+    data = bytearray(files["onnx"].read_bytes())
+    data[data.index(LABELS[0].encode())] = 0xFF
+    (tmp_path / "model.onnx").write_bytes(resealed(bytes(data)))
+    with pytest.raises(UserError, match="not UTF-8; export it again"):
+        open_model(tmp_path / "model.onnx")
 
 
 def test_a_torch_program_is_opened_only_if_the_user_trusts_it(files: dict[str, Path]) -> None:

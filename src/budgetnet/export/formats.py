@@ -97,8 +97,11 @@ def onnx_session(data: bytes, name: str, threads: int | None = None, provider: s
 
 def _load_onnx(data: bytes, name: str) -> tuple[Description, Runner]:
     session = onnx_session(data, name)
-    description = Description.from_strings(session.get_modelmeta().custom_metadata_map, name)
-    entry = session.get_inputs()[0].name
+    try:
+        strings, entry = session.get_modelmeta().custom_metadata_map, session.get_inputs()[0].name
+    except UnicodeDecodeError:
+        raise UserError(f"{name} holds text that is not UTF-8; export it again") from None
+    description = Description.from_strings(strings, name)
     return description, lambda images: torch.from_numpy(session.run(None, {entry: images.numpy()})[0])
 
 
