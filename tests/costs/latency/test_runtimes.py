@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,6 +94,29 @@ def test_openvino_is_measured_on_the_file_that_is_handed_over(
     assert (evidence.how["runtime"], evidence.how["precision"]) == ("openvino", precision)
     assert evidence.how["network"] == "exported"
     assert evidence.how["difference"] < (1e-4 if precision == "fp32" else 0.2)
+
+
+SIGNALLED = """
+import gc, signal, subprocess, sys, threading
+from pathlib import Path
+from budgetnet.costs.latency.runtimes import make
+runtime, file = make("openvino", ""), Path(sys.argv[1]).read_bytes()
+first, second = runtime.load(file, 1), runtime.load(file, 1)
+del first; gc.collect()
+del second; gc.collect()
+heard = []
+signal.signal(signal.SIGCHLD, lambda *_: heard.append(1))
+subprocess.run(["true"], check=True)
+assert heard
+"""
+
+
+def test_a_signal_after_openvino_finds_its_stack(net: SuperNetwork, network: fx.GraphModule, tmp_path: Path) -> None:
+    """Its plugin exchanges the stack of signal handlers; a process whose stack is gone dies of the next signal."""
+    (tmp_path / "model.onnx").write_bytes(deliverable(net, network).pack())
+    program = [sys.executable, "-X", "faulthandler", "-c", SIGNALLED, str(tmp_path / "model.onnx")]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_int8_is_predicted_and_measured_like_any_other(net: SuperNetwork) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -123,6 +124,21 @@ class Compiled(Eager):
         return made
 
 
+@functools.cache
+def _openvino_core() -> Any:
+    """OpenVINO's core, one for the life of the process.
+
+    Its CPU plugin gives the thread that loads it another stack for signal handlers, and takes it away when it is
+    unloaded. Of two plugins, or of one that another thread unloads, the thread is left with a stack that is no more:
+    the next signal with a handler, such as that of a child process that ends, would kill the process.
+    """
+    try:
+        import openvino  # type: ignore[import-untyped]
+    except ImportError:
+        raise UserError("runtime=openvino needs the package openvino: pip install 'budgetnet[openvino]'") from None
+    return openvino.Core()
+
+
 class OpenVino(Runtime):
     """OpenVINO on the processor, in float32 (int8 files run as int8)."""
 
@@ -130,10 +146,7 @@ class OpenVino(Runtime):
 
     def load(self, exported: Any, threads: int) -> Any:
         """An inference request of the compiled ONNX file."""
-        try:
-            import openvino  # type: ignore[import-untyped]
-        except ImportError:
-            raise UserError("runtime=openvino needs the package openvino: pip install 'budgetnet[openvino]'") from None
+        core = _openvino_core()
         options = {
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,
@@ -141,7 +154,6 @@ class OpenVino(Runtime):
             "INFERENCE_PRECISION_HINT": "f32",
         }
         try:
-            core = openvino.Core()
             return core.compile_model(core.read_model(exported), "CPU", options).create_infer_request()
         except Exception as error:  # a front end's errors have no common class
             raise UserError(f"OpenVINO cannot run the exported network ({reason(error)}); use runtime=onnx") from None
