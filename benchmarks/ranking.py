@@ -32,8 +32,9 @@ from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.runs.config import Config
 from budgetnet.runs.job import check_job, make_runner, make_trainer, prepare
-from budgetnet.strategies.phases import RunRace, Search, WarmUp, steps_of
+from budgetnet.strategies.phases import Search, WarmUp, steps_of
 from budgetnet.strategies.race import Race
+from budgetnet.strategies.racing import RunRace
 from budgetnet.strategies.recipes import Recipe
 from budgetnet.strategies.runner import Runner
 from budgetnet.training.evaluation import evaluate, recalibrate

@@ -23,7 +23,7 @@ from budgetnet.data.feeds import SplitFeed, make_feed
 from budgetnet.naming import own_names
 from budgetnet.network.graph import Architecture, Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.records.records import TIME_FIELDS, Record
+from budgetnet.records.records import TIME_FIELDS
 from budgetnet.strategies.recipes import TIME_SHARES, Recipe, Strategy, fast
 from budgetnet.strategies.runner import Runner
 from budgetnet.training.tasks import Task
@@ -89,19 +89,6 @@ def make_runner(
     start = recipe.start(parsed, net.graph, fallback)
     trainer = Trainer(Task(), train, validation, recipe.make_optimizer, time_shares=TIME_SHARES, **options)
     return Runner.of_search(recipe, net, parsed, fallback, start, trainer, seed)
-
-
-class Kept:
-    """A sink that remembers."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def write(self, record: Record) -> None:
-        self.records.append(record)
-
-    def close(self) -> None:
-        pass
 
 
 def timeless(path: Path) -> list[dict[str, Any]]:

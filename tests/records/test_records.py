@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from budgetnet.records.records import TIME_FIELDS, Fan, JsonLines, Record, read
-from tests.small_runs import Kept
+from budgetnet.records.records import TIME_FIELDS, Fan, JsonLines, Kept, Record, read
 from tests.training.test_checkpoint import limited
 
 

@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from budgetnet.errors import UserError
 from budgetnet.network.extract import extract
 from budgetnet.network.supernet import call
+from budgetnet.records.records import Kept
 from budgetnet.strategies.named import choose
 from budgetnet.strategies.paper import paper
 from budgetnet.strategies.race import APART, Race, distance, field_of
@@ -26,7 +27,7 @@ from budgetnet.strategies.runner import Runner
 from budgetnet.training import trainer as trainer_module
 from budgetnet.training.tasks import Task
 from tests.random_graphs import examples
-from tests.small_runs import Kept, make_runner, mlp, short
+from tests.small_runs import make_runner, mlp, short
 
 EDGES = 5
 CANDIDATES = st.lists(st.integers(1, 2**EDGES - 1), min_size=1, max_size=9, unique=True)

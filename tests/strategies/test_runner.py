@@ -18,6 +18,7 @@ from budgetnet.errors import Interrupted, UserError
 from budgetnet.network.distribution import Draw
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.records import Kept
 from budgetnet.strategies.paper import PaperRecipe, paper
 from budgetnet.strategies.runner import Runner
 from budgetnet.strategies.sampling import PER_EXAMPLE
@@ -28,7 +29,7 @@ from budgetnet.training.metrics import cross_entropy
 from budgetnet.training.tasks import Task
 from budgetnet.training.trainer import Trainer
 from tests.random_graphs import small_space
-from tests.small_runs import Kept, make_runner, mlp, short, vectors, weight_of
+from tests.small_runs import make_runner, mlp, short, vectors, weight_of
 
 PHASES = ("warm-up", "search", "choose", "race", "finish", DONE)
 

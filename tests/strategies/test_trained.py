@@ -11,6 +11,7 @@ from budgetnet.budgets.budget import parse_all, within_all
 from budgetnet.budgets.feasibility import check, profile
 from budgetnet.errors import UserError
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.records import Kept
 from budgetnet.strategies.importance import measure
 from budgetnet.strategies.local_search import Moves
 from budgetnet.strategies.named import choose
@@ -22,7 +23,7 @@ from budgetnet.strategies.widths import random_widths, uniform_widths
 from budgetnet.training.distillation import DistilledStep, Teacher
 from budgetnet.training.evaluation import evaluate
 from budgetnet.training.tasks import Task
-from tests.small_runs import Kept, make_runner, vectors
+from tests.small_runs import make_runner, vectors
 from tests.trained_runs import quick, small_resnet, table_net, trained_mlp
 
 PHASES = ("importance", "choose", "race", "finish", DONE)

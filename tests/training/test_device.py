@@ -20,12 +20,14 @@ import budgetnet
 from budgetnet.data.augment import Augmentation
 from budgetnet.errors import UserError
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.records.records import Kept
 from budgetnet.spaces import resnet_fabric
 from budgetnet.strategies.runner import Runner
 from budgetnet.training.device import Device, Later
+from budgetnet.training.fits import Course
 from budgetnet.training.tasks import Task
-from budgetnet.training.trainer import Course, Trainer
-from tests.small_runs import Kept, make_runner, mlp, short, vectors
+from budgetnet.training.trainer import Trainer
+from tests.small_runs import make_runner, mlp, short, vectors
 
 IMAGES, SIZE, CLASSES = 160, 8, 3
 STEPS = 50
@@ -154,7 +156,7 @@ def test_losses_that_come_late_teach_the_same_from_the_distribution_they_were_dr
         pending.append(logits.grad)
         if len(pending) > 1:
             expected.append(expected[-1] - rate * pending.pop(0))
-        policy.update(draw, loss, lag=1)
+        policy.update(draw, loss, device=Pretend())
     torch.testing.assert_close(distribution.logits.detach(), expected[-1])
     saved = copy.deepcopy(policy.state_dict())
     policy.catch_up()

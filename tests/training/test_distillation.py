@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from budgetnet.data.feeds import make_feed
 from budgetnet.errors import UserError
 from budgetnet.training.distillation import DistilledStep, Teacher, cosine_distance, soft_bce
+from budgetnet.training.fits import Course, Fit
 from budgetnet.training.metrics import METRICS
 from budgetnet.training.tasks import Task
-from budgetnet.training.trainer import Course, Fit, Trainer
+from budgetnet.training.trainer import Trainer
 
 
 class Counted(nn.Module):

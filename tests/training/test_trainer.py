@@ -12,10 +12,12 @@ from torch.nn import functional as F
 
 from budgetnet.data.feeds import make_feed
 from budgetnet.errors import Diverged, Interrupted
+from budgetnet.records.records import Kept
 from budgetnet.training.callbacks import Callback
+from budgetnet.training.fits import Course, Fit
 from budgetnet.training.tasks import Task
-from budgetnet.training.trainer import Course, Fit, Trainer
-from tests.small_runs import Kept, vectors
+from budgetnet.training.trainer import Trainer
+from tests.small_runs import vectors
 
 STEPS = 5
 """Of an epoch: 160 examples in batches of 32."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +29,10 @@ from budgetnet.runs.execute import Options, execute, write_report_of
 from budgetnet.runs.family import curve, member_folders, parts_of, run_family, sharing
 from budgetnet.runs.job import Job, check_job, estimated_seconds, prepare
 from budgetnet.runs.result import Result
+from budgetnet.training.processes import Processes
+
+FORWARDED = 2.0
+"""Seconds in which torchrun's signal is the same wish to stop as the one that the terminal sent."""
 
 
 def search(dry_run: bool, family: Sequence[str], **options: Any) -> int:
@@ -45,6 +51,8 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
     out, resumed = _folder(controls["out"], controls["resume"])
     config = _configuration(options, controls["config_file"], resumed)
     if resumed is not None and resumed.finished:
+        if _rank():
+            return 0
         click.echo(f"{resumed.path} is finished", err=True)
         if not (resumed.path / "report.html").exists():  # killed between the summary and the report
             write_report_of(resumed, lambda line: click.echo(line, err=True))
@@ -59,6 +67,10 @@ def _start(options: dict[str, Any], dry_run: bool) -> int:
     except Interrupted:
         click.echo(f"interrupted; go on with: budgetnet {_command(job, own)} --resume --out {out}", err=True)
         return 130
+    finally:
+        Processes.leave()
+    if _rank():
+        return 0 if result.summary.met else 3
     if isinstance(watch, Stopwatch) and not controls["as_json"]:
         _print_profile(watch)
     return _report(result.summary, out, controls["as_json"])
@@ -71,7 +83,8 @@ def _controls(options: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"--model {model} and --space {options['space']} are both given; leave one of them out")
     options["space"] = model or options["space"]
     names = ("out", "resume", "lr_scale", "config_file", "track", "profile", "quiet", "as_json")
-    return {name: options.pop(name) for name in names}
+    controls = {name: options.pop(name) for name in names}
+    return {**controls, "quiet": controls["quiet"] or bool(_rank())}
 
 
 def _carry_out(job: Job, out: Path, controls: dict[str, Any], watch: Untimed = OFF) -> Result:
@@ -81,7 +94,7 @@ def _carry_out(job: Job, out: Path, controls: dict[str, Any], watch: Untimed = O
             quiet=controls["quiet"],
             resume=controls["resume"],
             lr_scale=controls["lr_scale"],
-            sinks=[TensorBoard(out / "tensorboard")] if controls["track"] else [],
+            sinks=[TensorBoard(out / "tensorboard")] if controls["track"] and not _rank() else [],
             should_stop=stop.asked,
             say=lambda line: click.echo(line, err=True),
             profiled=_ignored if controls["quiet"] or controls["as_json"] else _print_reach,
@@ -175,8 +188,15 @@ def _folder(out: Path | None, resume: bool) -> tuple[Path, RunFolder | None]:
     out = out or new_folder()
     folder = RunFolder(out)
     if folder.exists and not resume:
+        if _rank():  # the first process has begun, and it alone checks the folder
+            return out, None
         raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
     return out, folder if folder.exists else None
+
+
+def _rank() -> int | None:
+    """The number of this process among those that torchrun has started; None if it has not."""
+    return int(os.environ["RANK"]) if "TORCHELASTIC_RUN_ID" in os.environ and "RANK" in os.environ else None
 
 
 def _configuration(options: dict[str, Any], file: Path | None, resumed: RunFolder | None) -> Config:
@@ -212,7 +232,7 @@ class Stop:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.stopping = False
+        self.stopping, self.since = False, 0.0
 
     def asked(self) -> bool:
         return self.stopping
@@ -222,10 +242,12 @@ class Stop:
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.stopping:
+        if self.stopping and not (_rank() is not None and time.monotonic() - self.since < FORWARDED):
             raise KeyboardInterrupt
+        if not self.stopping:
+            self.since = time.monotonic()
+            click.echo(f"\nsaving the state in {self.out} …", err=True)
         self.stopping = True
-        click.echo(f"\nsaving the state in {self.out} …", err=True)
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self.before.items():

@@ -182,6 +182,11 @@ class Meter:
         return torch.tensor(values + [self.full] * missing if missing else values, dtype=torch.float64)
 
     @property
+    def hurried(self) -> bool:
+        """Whether a user's own cost is only asked for a while."""
+        return self.own and math.isfinite(self.until)
+
+    @property
     def late(self) -> bool:
         """Whether a user's own cost is no longer asked by `evaluate`."""
         return self.own and time.monotonic() > self.until

@@ -81,6 +81,20 @@ class Sink(Protocol):
         ...
 
 
+class Kept:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def write(self, record: Record) -> None:
+        """Keeps it."""
+        self.records.append(record)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
 class JsonLines:
     """Appends records to a file; a checkpoint remembers `position`, so that a resumed run goes on from there."""
 

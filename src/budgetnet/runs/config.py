@@ -79,6 +79,8 @@ class Config:
     device: str = "auto"
     precision: str = "fp32"
     compile: bool = False
+    sync_batch_norm: bool = False
+    """Whether batch norm of networks that all processes train together sees the shares of all of them."""
     threads: int | None = None
     int8_drop: float = 1.0
     optimizer: str | None = None

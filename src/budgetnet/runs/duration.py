@@ -16,11 +16,13 @@ from budgetnet.data.feeds import Feed
 from budgetnet.data.nested import rows
 from budgetnet.network.graph import Architecture
 from budgetnet.strategies.importance import measure
-from budgetnet.strategies.phases import Choose, Finish, RunRace, Search, WarmUp, steps_of
+from budgetnet.strategies.phases import Choose, Finish, Search, WarmUp, steps_of
+from budgetnet.strategies.racing import RunRace
 from budgetnet.strategies.runner import Runner
 from budgetnet.strategies.trained import MeasureImportance
 from budgetnet.training.evaluation import evaluate
-from budgetnet.training.trainer import LOOK_EXAMPLES, Course, Fit
+from budgetnet.training.fits import Course, Fit
+from budgetnet.training.trainer import LOOK_EXAMPLES
 
 SAMPLES = 64
 """Samples of Γ among which the one closest to the budgets is timed."""

@@ -8,8 +8,9 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.runs import quantised
 from budgetnet.runs.closing import MEASURING, WRITING, Spent, int8_test, summarize
 from budgetnet.runs.config import Config
+from budgetnet.runs.first import measured_by_first
 from budgetnet.runs.inherited import lent_weights
 from budgetnet.runs.job import Checked, Job, check_job, make_runner, make_trainer, prepare
 from budgetnet.runs.result import Result, load, raw_examples
@@ -48,6 +50,7 @@ from budgetnet.strategies.state import Inherited
 from budgetnet.training import checkpoint
 from budgetnet.training.callbacks import Callback
 from budgetnet.training.evaluation import EVIDENCE_BATCHES, judge
+from budgetnet.training.processes import Processes
 from budgetnet.training.tasks import Score
 
 UNUSED = 0.10
@@ -84,42 +87,83 @@ def execute(job: Job, out: Path, options: Options | None = None) -> Result:
     If a measured budget does not hold when the finished network is certified, the next best architecture is finished.
     """
     options = options or Options()
-    folder = RunFolder(out)
-    if folder.exists and not options.resume:
-        raise UserError(f"{out} holds a run already; go on with it by --resume, or choose another --out")
-    if not 0 < options.lr_scale < math.inf:
-        raise UserError(f"a learning rate scaled by {options.lr_scale} trains nothing; give --lr-scale above zero")
+    processes = job.device.processes
+    if not processes.first:
+        options = replace(options, quiet=True, say=Options.say, profiled=Options.profiled, sinks=())
+    with processes.explained():
+        return _execute(job, RunFolder(out), options)
+
+
+def _execute(job: Job, folder: RunFolder, options: Options) -> Result:
+    processes = job.device.processes
+    processes.from_first(lambda: _check_start(folder, options))
     options.watch.phase("check")
     for note in job.notes:
         options.say(note)
-    spent = Spent(job.budgets)
-    checked = _check(job, options)
+    _check_alike(job)
+    together = replace(job, budgets=measured_by_first(job.budgets, processes))
+    spent = Spent(together.budgets)
+    checked = _check(together, options)
     spent.on(WRITING)
-    _try_export(job, checked, folder, options)
-    with folder.locked(options.patience), torch.random.fork_rng(devices=[]), lent_weights(job.net):
+    processes.from_first(lambda: _try_export(job, checked, folder, options))
+    alone = folder.locked(options.patience) if processes.first else nullcontext()
+    with alone, torch.random.fork_rng(devices=[]), lent_weights(job.net):
         torch.manual_seed(job.config.seed)
-        check_origin(folder)
-        if not folder.exists:
-            _begin(folder, job, options)
-        with _runner(job, folder, checked, options) as runner:
+        processes.from_first(lambda: _begin(folder, job, options))
+        with _runner(together, folder, checked, options) as runner:
             outcome = spent.training(runner.run)
-            certificate = _hand_over(job, folder, outcome, options, spent)
+            certificate = processes.from_first(partial(_hand_over, job, folder, outcome, options, spent))
             while not certificate.holds and job.recipe.steps_back and runner.step_back():
                 options.say("a budget did not hold when the network was measured: finishing the next best architecture")
                 outcome = spent.training(runner.run)
-                certificate = _hand_over(job, folder, outcome, options, spent)
-        options.watch.phase("report")
-        with working("evaluating and writing the report", options.quiet):
-            _check_presence(folder)
-            result = _finish(job, folder, outcome, certificate, options, spent, runner.state.inherited)
-            if options.report:
-                write_report_of(folder, options.say, job)
-                result = replace(result, summary=spent.told(result.summary))
-                folder.write_summary(result.summary)
-        if isinstance(options.watch, Stopwatch):
-            folder.write_json("profile.json", options.watch.table())
-    _say_unused(result.summary, options)
-    return result
+                certificate = processes.from_first(partial(_hand_over, job, folder, outcome, options, spent))
+        ended = partial(_conclude, job, folder, outcome, certificate, options, spent, runner.state.inherited)
+        summary = processes.from_first(ended)
+    _say_unused(summary, options)
+    model, kept = outcome.model.eval(), outcome.architecture
+    raw, described = raw_examples(job.validation), _described(job, kept)
+    return Result(model, kept, summary, certificate, job.data, job.task, described, raw)
+
+
+def _check_alike(job: Job) -> None:
+    """Refuses processes that would do different things: they would wait for each other for ever."""
+    mine = fingerprint(job)
+    for name, value in job.device.processes.from_first(lambda: mine).items():
+        if mine[name] != value:
+            raise UserError(
+                f"process {job.device.processes.rank} has {name} {mine[name]} and the first one {value}; give all of "
+                "them the same"
+            )
+
+
+def _check_start(folder: RunFolder, options: Options) -> None:
+    if folder.exists and not options.resume:
+        raise UserError(f"{folder.path} holds a run already; go on with it by --resume, or choose another --out")
+    if not 0 < options.lr_scale < math.inf:
+        raise UserError(f"a learning rate scaled by {options.lr_scale} trains nothing; give --lr-scale above zero")
+
+
+def _conclude(
+    job: Job,
+    folder: RunFolder,
+    outcome: Outcome,
+    certificate: Certificate,
+    options: Options,
+    spent: Spent,
+    inherited: Inherited | None,
+) -> Summary:
+    """Judges the finished network and writes summary, report and profile."""
+    options.watch.phase("report")
+    with working("evaluating and writing the report", options.quiet):
+        _check_presence(folder)
+        summary = _finish(job, folder, outcome, certificate, options, spent, inherited)
+        if options.report:
+            write_report_of(folder, options.say, job)
+            summary = spent.told(summary)
+            folder.write_summary(summary)
+    if isinstance(options.watch, Stopwatch):
+        folder.write_json("profile.json", options.watch.table())
+    return summary
 
 
 def _try_export(job: Job, checked: Checked, folder: RunFolder, options: Options) -> None:
@@ -142,6 +186,10 @@ def _check(job: Job, options: Options) -> Checked:
 
 
 def _begin(folder: RunFolder, job: Job, options: Options) -> None:
+    """Writes what the run is, unless it goes on."""
+    check_origin(folder)
+    if folder.exists:
+        return
     folder.write_json("data.json", job.data.to_json())
     command = options.command or shlex.join(["budgetnet", *sys.argv[1:]])
     origin = Origin(job.config.to_dict(), command, versions().get("budgetnet"), machine(), versions())
@@ -162,6 +210,10 @@ def _runner(job: Job, folder: RunFolder, checked: Checked, options: Options) -> 
         watch=options.watch,
     )
     restored = restore(folder, job, lambda: make_runner(job, checked, trainer), options.say)
+    _check_restored(folder, restored.number, job.device.processes)
+    if not job.device.processes.first:
+        yield restored.runner
+        return
     lines, numbers = JsonLines(folder.path / "records.jsonl", restored.records), itertools.count(restored.number + 1)
 
     def save(values: dict[str, Any]) -> None:
@@ -179,6 +231,13 @@ def _runner(job: Job, folder: RunFolder, checked: Checked, options: Options) -> 
             if folder.exists:
                 entries = restored.runner.state.archive.entries
                 write_file(folder.path / "archive.jsonl", archive_lines(entries, job.task.metric.name))
+
+
+def _check_restored(folder: RunFolder, number: int, processes: Processes) -> None:
+    """All processes have read the same checkpoint, before the first one writes another."""
+    highest, lowest = processes.agree(number, -number)
+    if highest != -lowest:
+        raise UserError(f"not every process can read the checkpoints in {folder.path}; put it where all of them can")
 
 
 def _check_presence(folder: RunFolder) -> None:
@@ -246,7 +305,7 @@ def _finish(
     options: Options,
     spent: Spent,
     inherited: Inherited | None = None,
-) -> Result:
+) -> Summary:
     """Judges the network on all validation and test data; the summary is written last."""
     model = outcome.model.eval()
     spent.on(MEASURING)
@@ -256,10 +315,7 @@ def _finish(
         write_pictures(folder.path, model, job.validation)
     summary = spent.told(summary)
     folder.write_summary(summary)
-    described = _described(job, outcome.architecture)
-    return Result(
-        model, outcome.architecture, summary, certificate, job.data, job.task, described, raw_examples(job.validation)
-    )
+    return summary
 
 
 def judge_on_test(run: Path, config: Config, patience: float = 0.0, own: Collection[str] = ()) -> None:

@@ -18,6 +18,7 @@ from budgetnet.runs.result import Result, load
 from budgetnet.runs.search import search
 from budgetnet.strategies.recipes import Strategy
 from budgetnet.strategies.trained import TrainedRecipe
+from budgetnet.training.processes import expected
 
 SHARED = "importance.safetensors"
 """What the one importance pass found, in the folder of the family."""
@@ -117,6 +118,8 @@ def run_family(budgets: Sequence[str], out: Path, run: Callable[[str, Path], Mem
     """
     from budgetnet.pictures.report import write_report
 
+    if expected() > 1:
+        raise UserError("several budgets at once are searched by one process; give each of them a torchrun of its own")
     folders = member_folders(budgets, out)
     out.mkdir(parents=True, exist_ok=True)
     results = [run(text, where) for text, where in folders.items()]

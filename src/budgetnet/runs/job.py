@@ -35,8 +35,9 @@ from budgetnet.strategies.start import Start
 from budgetnet.strategies.trained import TrainedRecipe
 from budgetnet.training.device import Device
 from budgetnet.training.distillation import DistilledStep, Teacher
+from budgetnet.training.fits import Step
 from budgetnet.training.tasks import Task
-from budgetnet.training.trainer import OptimizerFactory, Step, Trainer
+from budgetnet.training.trainer import OptimizerFactory, Trainer
 
 CHECK_SHARE, START_SHARE = 0.15, 0.2
 """The shares of a time limit after which a user's own cost is no longer asked for the check, and for Γ's start."""
@@ -78,7 +79,7 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     """
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    device = Device.chosen(config.device, config.precision, config.compile)
+    device = Device.chosen(config.device, config.precision, config.compile, config.sync_batch_norm)
     data = load_data(config.data, Path(config.data_root) if config.data_root else None)
     torch.manual_seed(config.seed)
     net = spaces.build(

@@ -108,7 +108,7 @@ def search(
         lr_scale: Multiplies every learning rate, for a run that goes on after it diverged.
         dry_run: Trains nothing; returns a `DryRun`.
         **settings: Fields of `Config`: epochs, groups, batch_size, seed, max_time, threads, device, precision,
-            compile.
+            compile, sync_batch_norm.
 
     Returns:
         The `Result`; a `DryRun` if asked for.
@@ -121,7 +121,7 @@ def search(
     chosen, factory = trained_with(chosen, net, **{**config.optimization, "optimizer": optimizer})
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    device = Device.chosen(config.device, config.precision, config.compile)
+    device = Device.chosen(config.device, config.precision, config.compile, config.sync_batch_norm)
     net = device.place(net, net.memory_format)
     sources = ((train, augmentation), (validation, None), (test, None))
     feeds = [

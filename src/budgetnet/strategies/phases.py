@@ -13,15 +13,16 @@ from torch import Tensor
 
 from budgetnet.data.feeds import Feed
 from budgetnet.data.seeds import generator_of
-from budgetnet.errors import Diverged, Interrupted
+from budgetnet.errors import Interrupted
 from budgetnet.network.graph import Architecture
 from budgetnet.strategies.candidates import Candidates, Chooser, LocalSearch
-from budgetnet.strategies.race import RISE, Race, Rung
+from budgetnet.strategies.race import Race, Rung
 from budgetnet.strategies.sampling import FullStep, SampledStep, Sampling
 from budgetnet.strategies.state import SearchState
 from budgetnet.training.evaluation import EVIDENCE_BATCHES
-from budgetnet.training.schedules import Rate, rise_and_hold
-from budgetnet.training.trainer import Course, Fit, Trainer
+from budgetnet.training.fits import Course
+from budgetnet.training.schedules import Rate
+from budgetnet.training.trainer import Trainer
 
 SNAPSHOTS = 60
 """Step records of a search that carry Γ: enough to watch it move, without filling the disk."""
@@ -251,14 +252,14 @@ class _Scorer:
         self.deadline = max(self.trainer.deadline(self.phase), self.trainer.elapsed())
 
     def __call__(self, gates: Tensor) -> float:
-        if self.count and self.trainer.elapsed() > self.deadline:
+        if self.count and self.trainer.processes.agree(self.trainer.elapsed() > self.deadline)[0]:
             return math.inf
         with self.trainer.watch.part("evaluation"):
             entry = self.state.archive.score(gates, self.phase, self.count // self.trainer.train.steps)
         self.count += 1
         seen = self.state.archive.scores(entry)
         self.trainer.record("candidate", self.phase, self.count, seen, epoch=0)
-        if self.trainer.should_stop():
+        if self.trainer.processes.agree(self.trainer.should_stop())[0]:
             raise Interrupted  # the checkpoint of the phase before is the one to go on from
         return entry.loss
 
@@ -270,71 +271,6 @@ def set_aside(state: SearchState, trainer: Trainer, others: Sequence[Architectur
     gates = state.architecture.gates()[None]
     costs = {f"cost/{b.name}": float(b.meter.evaluate(gates)[0]) for b in state.budgets}
     trainer.record("chosen", state.phase, step, costs, epoch=0 if state.phase == Choose.name else None)
-
-
-@dataclass(frozen=True)
-class RunRace:
-    """Trains the racers on the same batches, by successive halving; the winner goes on.
-
-    Args:
-        lr: The largest learning rate, at which racers stay.
-        rungs: Epochs and survivors of each rung.
-    """
-
-    lr: float
-    rungs: Sequence[tuple[float, int]]
-    name: ClassVar[str] = "race"
-
-    def run(self, state: SearchState, trainer: Trainer) -> SearchState:
-        """See `Phase`."""
-        race = state.race
-        if race is None:
-            return state
-        while not race.over:
-            fit = state.fit if state.fit is not None and state.fit.step else self._begin(race, state, trainer)
-            try:
-                trainer.fit(self.course(race, trainer), fit, state)
-                result: dict[str, Any] = {"loss": race.finish(fit.module.state_dict())}
-            except Diverged as fault:
-                if not race.withdraw():
-                    raise
-                result = {"diverged": str(fault)}
-                trainer.forget()
-            state.fit = None
-            trainer.record("racer", self.name, race.behind, result)
-        self.crown(race, state, trainer)
-        return state
-
-    def _begin(self, race: Race, state: SearchState, trainer: Trainer) -> Fit:
-        """The training of the contestant whose turn it is."""
-        fit = state.single_out(state.net.graph.architecture(race.racers[race.place]), trainer)
-        if race.rung:
-            fit.module.load_state_dict(race.weights[race.place])
-        return fit
-
-    def course(self, race: Race, trainer: Trainer) -> Course:
-        """What the trainer does in this turn."""
-        first, lr = race.rung == 0, self.lr
-        return Course(
-            self.name,
-            STREAMS[self.name],
-            race.steps,
-            lambda progress: rise_and_hold(lr, progress if first else RISE, RISE),
-            trainer.alone,
-            observe=lambda values, progress: race.observe(values["loss"], progress),
-            offset=race.behind,
-            total=race.total,
-            seen=race.trained,
-        )
-
-    def crown(self, race: Race, state: SearchState, trainer: Trainer) -> None:
-        """The winner is finished with the weights that it has come to."""
-        places = race.ranked()
-        winner, *others = (state.net.graph.architecture(race.racers[place]) for place in places)
-        state.single_out(winner, trainer).module.load_state_dict(race.weights[places[0]])
-        state.raced = sum(epochs for (epochs, _), turns in zip(self.rungs, race.losses, strict=False) if turns)
-        set_aside(state, trainer, list(dict.fromkeys([*others, *state.runners_up])), race.behind)
-        state.race = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from budgetnet.budgets.budget import Budget, penalty
 from budgetnet.budgets.multiplier import Multiplier
 from budgetnet.network.distribution import Draw, EdgeDistribution
 from budgetnet.strategies.estimators import batch_mean, leave_one_out, score_function_loss
-from budgetnet.training.device import Later
+from budgetnet.training.device import Device, Later
+from budgetnet.training.processes import Processes
 
 BASELINES = {"leave-one-out": leave_one_out, "batch-mean": batch_mean}
 TRAVEL = 0.05
@@ -76,26 +77,41 @@ class Policy:
         self.multipliers = [Multiplier(settings.penalty) for _ in budgets]
         self.waiting: list[Trial] = []
 
-    def update(self, draw: Draw, losses: Tensor | Later, batch: Any = None, lag: int = 0) -> dict[str, float]:
+    def update(
+        self, draw: Draw, losses: Tensor | Later, batch: Any = None, device: Device | None = None
+    ) -> dict[str, float]:
         """Moves Γ and the multipliers by one batch.
 
         Args:
             draw: The architectures of the groups, and their log-probabilities.
-            losses: The mean loss of each group, here or on its way.
+            losses: The mean loss of each group, here or on its way; of the groups of all processes.
             batch: The inputs, for costs that depend on them.
-            lag: After how many further updates Γ learns from this one.
+            device: Says after how many further updates Γ learns from this one, and which processes there are.
 
         Returns:
             Mean costs, violations and multipliers, for the records.
         """
-        costs = [budget.meter.evaluate(draw.gates, batch) for budget in self.budgets]
-        charge = torch.zeros(len(draw.gates), dtype=torch.float64)
+        device = device or Device()
+        processes = device.processes
+        gates = processes.gather(draw.gates)
+        costs = [self._costs(budget, draw.gates, gates, batch, processes) for budget in self.budgets]
+        charge = torch.zeros(len(gates), dtype=torch.float64)
         if self.budgets:
             charge = penalty(self.budgets, costs, [m.value for m in self.multipliers])
         arriving = losses if isinstance(losses, Later) else Later(losses)
-        self.waiting.append(Trial(draw.gates, self.distribution.logits.detach().clone(), charge, arriving))
-        self.catch_up(lag)
+        self.waiting.append(Trial(gates, self.distribution.logits.detach().clone(), charge, arriving))
+        self.catch_up(device.lag)
         return self._observe(costs)
+
+    @staticmethod
+    def _costs(budget: Budget, mine: Tensor, gates: Tensor, batch: Any, processes: Processes) -> Tensor:
+        """The costs of the groups of all processes. What is random or measured comes from the first of them.
+
+        So does the answer whether it is late, so that all processes must ask as often.
+        """
+        if budget.meter.cost.exact and not budget.meter.hurried:
+            return processes.gather(budget.meter.evaluate(mine, batch))
+        return budget.meter.evaluate(gates, batch)
 
     def catch_up(self, lag: int = 0) -> None:
         """Lets Γ learn from all trials but the last `lag` ones."""

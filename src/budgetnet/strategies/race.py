@@ -105,6 +105,19 @@ class Race:
         survivors = self._finishers(rung - 1)[: self.rungs[rung - 1][1]]
         return survivors if len(survivors) > 1 else []
 
+    @property
+    def left(self) -> int:
+        """Turns of this rung that are still to come."""
+        rung = self.rung
+        return len(self.contestants(rung)) - len(self._turns(rung))
+
+    def ahead(self, turns: int) -> Race:
+        """The race as it will be after so many further turns of this rung, for a contestant that need not wait."""
+        rung, losses = self.rung, [list(seen) for seen in self.losses]
+        losses += [[] for _ in range(rung + 1 - len(losses))]
+        losses[rung] += [UNJUDGED] * turns
+        return Race(self.racers, self.rungs, losses, self.weights)
+
     def observe(self, loss: float, progress: float) -> None:
         """Takes the loss of a step of the contestant whose turn it is, and how much of its turn is then done."""
         if progress > 1 - JUDGED:

@@ -15,8 +15,9 @@ from budgetnet.data.feeds import Feed
 from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.strategies.candidates import Chooser, LocalSearch
-from budgetnet.strategies.phases import Choose, Finish, Phase, RunRace, Search, WarmUp, steps_of
+from budgetnet.strategies.phases import Choose, Finish, Phase, Search, WarmUp, steps_of
 from budgetnet.strategies.policy import PolicySettings, default_rate
+from budgetnet.strategies.racing import RunRace
 from budgetnet.strategies.sampling import Sampling
 from budgetnet.strategies.start import Start, budgeted_start
 from budgetnet.training.evaluation import RECALIBRATION_BATCHES

@@ -12,7 +12,8 @@ from budgetnet.data.nested import leaves, rows
 from budgetnet.data.seeds import generator_of
 from budgetnet.network.distribution import Draw
 from budgetnet.strategies.state import SearchState
-from budgetnet.training.trainer import Forward, Step, Trainer
+from budgetnet.training.fits import Forward, Step, Worker
+from budgetnet.training.processes import ALONE, Processes
 
 PER_EXAMPLE = 0
 """Groups: one architecture per example, the paper's setting."""
@@ -34,10 +35,10 @@ class Sampling:
     stratified: bool = True
     connected: bool = True
 
-    def draw(self, state: SearchState, phase: str, number: int, batch: int) -> Draw:
-        """The architectures of a step."""
+    def draw(self, state: SearchState, phase: str, number: int, batch: int, processes: Processes = ALONE) -> Draw:
+        """The architectures of a step, each process's own."""
         groups = batch if self.groups == PER_EXAMPLE else min(self.groups, batch)
-        source = generator_of(phase, self.seed, number)
+        source = generator_of(phase, self.seed, number, *(() if processes.alone else (processes.rank,)))
         distribution = state.searching.distribution
         return distribution.sample(groups, source, stratified=self.stratified, connected=self.connected)
 
@@ -52,11 +53,11 @@ class SampledStep(Step):
     learns: bool = False
     """Whether Γ and the multipliers learn, too."""
 
-    def forward(self, trainer: Trainer, module: nn.Module, batch: Batch, number: int) -> Forward:
+    def forward(self, trainer: Worker, module: nn.Module, batch: Batch, number: int) -> Forward:
         """See `Step`."""
         inputs, targets = batch
         with trainer.watch.part("sampling and plan"):
-            draw = self.draw(rows(inputs), number)
+            draw = self.draw(rows(inputs), number, trainer.processes)
             if trainer.watch.running:
                 place = next(leaves(inputs)).device
                 self.state.net.plan(draw.gates, rows(inputs), place)  # remembered: it will not be made again
@@ -64,24 +65,25 @@ class SampledStep(Step):
             outputs = trainer.outputs(module, inputs, draw.gates)
             return Forward(outputs, trainer.task.group_losses(outputs, targets, len(draw.gates)), draw)
 
-    def draw(self, batch: int, number: int) -> Draw:
+    def draw(self, batch: int, number: int, processes: Processes = ALONE) -> Draw:
         """The architectures of a step."""
-        return self.sampling.draw(self.state, self.phase, number, batch)
+        return self.sampling.draw(self.state, self.phase, number, batch, processes)
 
-    def update(self, trainer: Trainer, forward: Forward, batch: Batch, progress: float) -> dict[str, float]:
+    def update(self, trainer: Worker, forward: Forward, batch: Batch, progress: float) -> dict[str, float]:
         """See `Step`: one step of the policy gradient, in the search phase."""
-        if not self.learns or len(forward.drawn.gates) < 2 or any(b.meter.late for b in self.state.budgets):
+        groups, late = len(forward.drawn.gates), any(b.meter.late for b in self.state.budgets)
+        if not self.learns or groups * trainer.processes.count < 2 or late:
             return {}
         with trainer.watch.part("policy and costs"):
             policy = self.state.searching
             rate = policy.settings.rate
-            losses = trainer.device.later(forward.losses)
-            return {"policy_lr": rate, **policy.update(forward.drawn, losses, batch[0], trainer.device.lag)}
+            losses = trainer.device.later(trainer.processes.gather(forward.losses.detach()))
+            return {"policy_lr": rate, **policy.update(forward.drawn, losses, batch[0], trainer.device)}
 
 
 class FullStep(SampledStep):
     """A step of the whole super network (the paper's warm-up)."""
 
-    def draw(self, batch: int, number: int) -> Draw:
+    def draw(self, batch: int, number: int, processes: Processes = ALONE) -> Draw:
         """All edges, for the whole batch."""
         return Draw(torch.ones(1, len(self.state.net.graph.edges), dtype=torch.bool), torch.zeros(1))

@@ -17,7 +17,8 @@ from budgetnet.strategies.archive import Archive, Evaluated
 from budgetnet.strategies.policy import Policy
 from budgetnet.strategies.race import Race
 from budgetnet.strategies.start import Start
-from budgetnet.training.trainer import Fit, Trainer
+from budgetnet.training.fits import Fit
+from budgetnet.training.trainer import Trainer
 
 DONE = "done"
 """The phase of a state that has been through all of them."""

@@ -22,8 +22,9 @@ from budgetnet.strategies import recipes
 from budgetnet.strategies.candidates import NOISE, Candidates, Chooser
 from budgetnet.strategies.importance import Importance, measure
 from budgetnet.strategies.local_search import FIRST_SHARE, Candidate, Score, local_search, samples
-from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase, RunRace, Search
+from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase, Search
 from budgetnet.strategies.race import Race, field_of
+from budgetnet.strategies.racing import RunRace
 from budgetnet.strategies.recipes import INHERITED_RISE, Recipe
 from budgetnet.strategies.sampling import Sampling
 from budgetnet.strategies.start import importance_per_cost, importance_start, relative_costs

@@ -9,10 +9,11 @@ of the groups are needed sooner, by Γ, which lives on the host: they leave in a
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -22,6 +23,7 @@ from budgetnet.data.augment import Augmentation
 from budgetnet.data.feeds import Feed, SplitFeed, make_feed
 from budgetnet.data.nested import leaves
 from budgetnet.errors import UserError
+from budgetnet.training.processes import Processes
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -61,20 +63,25 @@ class Device:
         name: What torch calls the device, such as `cpu` or `cuda:1`.
         precision: `fp32`, or `bf16` by autocast: weights, optimizer state and batch-norm statistics stay in fp32.
         compiled: Whether networks of one fixed architecture (race, finish) are trained through `torch.compile`.
+        synchronised: Whether batch norm of fixed networks sees the shares of all processes.
+        processes: This process among those of the run.
     """
 
     name: str = "cpu"
     precision: str = "fp32"
     compiled: bool = False
+    synchronised: bool = False
+    processes: Processes = field(default_factory=Processes)
 
     @classmethod
-    def chosen(cls, name: str, precision: str = "fp32", compiled: bool = False) -> Device:
+    def chosen(cls, name: str, precision: str = "fp32", compiled: bool = False, synchronised: bool = False) -> Device:
         """The device that a user asked for.
 
         Args:
             name: `auto` takes an accelerator where there is one; otherwise a name of torch's.
             precision: One of `PRECISIONS`.
             compiled: Whether fixed networks are compiled.
+            synchronised: Whether batch norm of fixed networks sees the shares of all processes.
 
         Returns:
             The device; a `UserError` if this machine does not have it.
@@ -90,7 +97,12 @@ class Device:
             raise UserError(f"there is no {kind.upper()} device here; use --device cpu or auto")
         if number and kind != "cpu" and int(number) >= torch.accelerator.device_count():
             raise UserError(f"there are {torch.accelerator.device_count()} {kind.upper()} devices here, not {name}")
-        return cls(name, precision, compiled)
+        processes = Processes.joined(kind)
+        if kind in ("cuda", "xpu") and not processes.alone and not number:
+            name = f"{kind}:{int(os.environ.get('LOCAL_RANK', processes.rank)) % torch.accelerator.device_count()}"
+        if kind in ("cuda", "xpu") and ":" in name:
+            torch.accelerator.set_device_index(int(name.partition(":")[2]))
+        return cls(name, precision, compiled, synchronised, processes)
 
     @property
     def type(self) -> str:
@@ -103,7 +115,7 @@ class Device:
         return 0 if self.type == "cpu" else 1
 
     def place(self, module: M, memory_format: torch.memory_format = torch.contiguous_format) -> M:
-        """The module, moved to this device.
+        """The module, moved to this device, with the same weights in all processes.
 
         Weights of convolutions go into the memory format of the inputs, except on a CPU, whose kernels reorder weights
         themselves.
@@ -111,6 +123,7 @@ class Device:
         module = module.to(self.name)
         if self.type != "cpu" and memory_format is torch.channels_last:
             module = module.to(memory_format=memory_format)  # type: ignore[call-overload]
+        self.processes.same(module)
         return module
 
     def autocast(self) -> AbstractContextManager[Any]:

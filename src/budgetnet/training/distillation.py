@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from budgetnet.data.feeds import Batch
 from budgetnet.data.nested import Nested
 from budgetnet.errors import UserError
+from budgetnet.training.fits import Forward, Step, Worker
 from budgetnet.training.metrics import Measure, bce, cross_entropy
 from budgetnet.training.tasks import Task
-from budgetnet.training.trainer import Forward, Step, Trainer
 
 WEIGHT, TEMPERATURE = 0.5, 4.0
 """The teacher's share of the loss, and what logits are divided by."""
@@ -104,7 +104,7 @@ class DistilledStep(Step):
 
     teacher: Teacher
 
-    def forward(self, trainer: Trainer, module: nn.Module, batch: Batch, number: int) -> Forward:
+    def forward(self, trainer: Worker, module: nn.Module, batch: Batch, number: int) -> Forward:
         """See `Step`."""
         inputs, targets = batch
         with trainer.watch.part("teacher"), torch.no_grad():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -37,17 +38,33 @@ def recalibrate(model: nn.Module, task: Task, train: Feed, batches: int = RECALI
         norm.momentum = momentum
 
 
-def judge(model: nn.Module, task: Task, batches: Iterator[Batch], device: Device | None = None) -> Score:
-    """The score of a network in eval mode on all batches together, in fp32 unless a device says otherwise."""
+def judge(model: nn.Module, task: Task, batches: Iterable[Batch], device: Device | None = None) -> Score:
+    """The score of a network in eval mode on all batches together, in fp32 unless a device says otherwise.
+
+    Args:
+        model: The network.
+        task: The loss and the metric.
+        batches: Inputs and targets.
+        device: Its precision; its processes share the batches out, and all of them get the score.
+
+    Returns:
+        The score.
+    """
     model.eval()
-    with torch.no_grad(), (device or Device()).autocast():
-        return functools.reduce(
-            operator.add, (task.score(task.outputs(model, inputs), targets) for inputs, targets in batches)
-        )
+    device = device or Device()
+    with torch.no_grad(), device.autocast():
+        parts = [task.score(task.outputs(model, x), y) for x, y in device.processes.every(batches)]
+    found = functools.reduce(operator.add, parts) if parts else None
+    if not device.processes.together:
+        assert found is not None, "there are no batches"
+        return found
+    told = device.processes.gather_values(None if found is None else found.sums())
+    sums = functools.reduce(operator.add, (part for part in told if part is not None))
+    return replace(sums, finish=task.metric.finish)
 
 
 def evaluate(
-    model: nn.Module, task: Task, batches: Iterator[Batch], device: Device | None = None
+    model: nn.Module, task: Task, batches: Iterable[Batch], device: Device | None = None
 ) -> tuple[float, float]:
     """Mean loss and metric of a network in eval mode; a loss that is no number is as bad as can be."""
     score = judge(model, task, batches, device)

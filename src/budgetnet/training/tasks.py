@@ -51,6 +51,11 @@ class Score:
         sums = self.loss_sum + other.loss_sum, self.metric_sum + other.metric_sum
         return Score(*sums, self.weights + other.weights, counts, self.finish)
 
+    def sums(self) -> Score:
+        """The sums alone, on the host: what another process adds to its own."""
+        counts = None if self.counts is None else self.counts.cpu()
+        return Score(self.loss_sum.cpu(), self.metric_sum.cpu(), self.weights.cpu(), counts)
+
     @functools.cached_property
     def _numbers(self) -> list[float]:
         """The sums of losses, weights and, where it is one number, of the metric, read in one copy."""

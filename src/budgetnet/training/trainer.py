@@ -6,23 +6,27 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from budgetnet.data.feeds import Batch, Feed
 from budgetnet.data.nested import rows
-from budgetnet.errors import Interrupted
+from budgetnet.data.seeds import seed_of
+from budgetnet.errors import Diverged, Interrupted
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.records.records import Record, Sink
+from budgetnet.records.records import Kept, Record, Sink
 from budgetnet.records.stopwatch import OFF, Untimed, timed
 from budgetnet.training.callbacks import Callback
 from budgetnet.training.device import Device
 from budgetnet.training.evaluation import evaluate
+from budgetnet.training.fits import Course, Fit, Stateful, Step, nothing
 from budgetnet.training.ledger import Ledger, Seen, fault
-from budgetnet.training.schedules import Rate
+from budgetnet.training.norms import synchronised
+from budgetnet.training.processes import ALONE, Processes
 from budgetnet.training.tasks import Task
 
 LOOK_EXAMPLES = 1000
@@ -33,106 +37,6 @@ SAVE_SECONDS, EPOCH_SECONDS = 60.0, 5.0
 """Between checkpoints at most, and at least before one at the end of an epoch; the end of a phase is always saved."""
 
 OptimizerFactory = Callable[[nn.Module], torch.optim.Optimizer]
-
-
-@dataclass
-class Fit:
-    """A module in training: a part of the state of a run.
-
-    Args:
-        module: What is trained.
-        optimizer: The optimizer of its parameters, whose momentum may outlive a phase.
-        step: Steps of the present course that are done.
-    """
-
-    module: nn.Module
-    optimizer: torch.optim.Optimizer
-    step: int = 0
-    compiled: nn.Module | None = None
-    """The module as it is run, if it is compiled."""
-
-
-class Forward(NamedTuple):
-    """What a forward pass gave: outputs, the mean loss of each group of the batch, and what was drawn for it."""
-
-    outputs: Tensor
-    losses: Tensor
-    drawn: Any = None
-
-
-class Step:
-    """A training step of a network alone: forward pass and loss. Other kinds of steps override the two methods."""
-
-    def forward(self, trainer: Trainer, module: nn.Module, batch: Batch, number: int) -> Forward:
-        """The forward pass.
-
-        Args:
-            trainer: The trainer, which has the task and the stopwatch.
-            module: The module in training.
-            batch: Inputs and targets.
-            number: The number of the step in its course.
-
-        Returns:
-            Outputs and losses; the mean of the losses is minimised.
-        """
-        inputs, targets = batch
-        with trainer.watch.part("forward"):
-            outputs = trainer.outputs(module, inputs)
-            return Forward(outputs, trainer.task.group_losses(outputs, targets, 1))
-
-    def update(self, trainer: Trainer, forward: Forward, batch: Batch, progress: float) -> Mapping[str, float]:
-        """Learns what is not a weight, after the optimizer's step; returns what is worth recording."""
-        return {}
-
-
-class Stateful(Protocol):
-    """What a checkpoint holds besides the trainer's own state."""
-
-    @property
-    def fit(self) -> Fit | None:
-        """The training in progress."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Nested values with tensors."""
-        ...
-
-
-def _nothing(*_: Any) -> dict[str, Any]:
-    return {}
-
-
-@dataclass(frozen=True)
-class Course:
-    """What one call of `Trainer.fit` does.
-
-    Args:
-        phase: The name of the phase, for records and time limits.
-        stream: The number of the first epoch of the batches that this phase trains on.
-        steps: Steps to take.
-        rate: The learning rate at a progress of these steps.
-        step: What one step computes.
-        look: Gives end-of-epoch metrics; by default the module is scored on validation data.
-        snapshot: Gives further values for the step record at a step, written every so many steps.
-        observe: Takes the values of every step and the progress after it, in order, when they are read.
-        about: Further values for the record at the beginning of the phase.
-        offset: Steps of the phase that other modules took before.
-        total: Steps of the whole phase, if it fits several modules.
-        seen: Batches of the stream that this module was trained on before.
-    """
-
-    phase: str
-    stream: int
-    steps: int
-    rate: Rate
-    step: Step = field(default_factory=Step)
-    look: Callable[[], Mapping[str, Any]] | None = None
-    snapshot: Callable[[int, int], Mapping[str, Any]] = _nothing
-    observe: Callable[[Mapping[str, float], float], object] = _nothing
-    about: Mapping[str, Any] = field(default_factory=dict)
-    offset: int = 0
-    total: int | None = None
-    seen: int = 0
 
 
 @dataclass
@@ -178,6 +82,30 @@ class Trainer:
         self._ledger = Ledger(self.device, self.task.metric)
         self._start = self._saved = time.monotonic()
 
+    @property
+    def processes(self) -> Processes:
+        """This process among those of the run."""
+        return self.device.processes
+
+    @contextmanager
+    def apart(self) -> Iterator[list[Record]]:
+        """Within the block each process trains a network of its own.
+
+        Nothing is saved meanwhile, and a wish to stop in one process stops all of them.
+
+        Yields:
+            The records of this process, which somebody else has to write; the first process writes its own.
+        """
+        kept, sink, device = Kept(), self.sink, self.device
+        self.device = replace(device, processes=device.processes.split_up())
+        self.sink = sink if device.processes.first else kept
+        self.forget()
+        try:
+            yield kept.records
+        finally:
+            self.device, self.sink = device, sink
+            self.forget()
+
     def begin(self, module: nn.Module) -> Fit:
         """A training of this module from its first step, with an optimizer of its own."""
         return Fit(module, self.optimizer(module))
@@ -198,19 +126,48 @@ class Trainer:
         if course.offset + fit.step == 0:
             about = {"epochs": steps / self.train.steps, "steps": steps, **course.about}
             self.record("phase", course.phase, 0, about)
-        while (progress := self._progress(course, fit)) < 1:
-            clock = time.monotonic()
-            for batch in self.watch.each("data", self._batches(course, fit)):
-                seen = self._step(course, fit, batch, progress)
-                fit.step += 1
-                progress = self._progress(course, fit)
-                self._ledger.add(seen._replace(take=functools.partial(self._take, course, fit.step, progress)))
-                self._after_step(course, fit, progress >= 1)
-                self.spend(course.phase, time.monotonic() - clock)
-                self._maybe_save(state, SAVE_SECONDS if fit.step % self.train.steps else EPOCH_SECONDS)
+        progress = self._progress(course, fit.step)
+        with synchronised(fit.module, self._normed_by(fit)):
+            while progress < 1:
                 clock = time.monotonic()
-                if progress >= 1:
-                    break
+                for batch in self.watch.each("data", self._batches(course, fit)):
+                    seen = self._step(course, fit, batch, progress)
+                    fit.step += 1
+                    progress = self._progress(course, fit.step)
+                    self._ledger.add(seen._replace(take=functools.partial(self._take, course, fit.step, progress)))
+                    try:
+                        self._after_step(course, fit, progress >= 1)
+                    except Diverged:
+                        self.keep_pace(course, state, fit.step, progress)
+                        raise
+                    self.spend(course.phase, time.monotonic() - clock)
+                    self.save_if_due(state, SAVE_SECONDS if fit.step % self.train.steps else EPOCH_SECONDS)
+                    clock = time.monotonic()
+                    if progress >= 1:
+                        break
+
+    def keep_pace(self, course: Course, state: Stateful, step: int = 0, progress: float = 0.0) -> None:
+        """Goes through the steps of a course without training while other processes train networks of their own.
+
+        Args:
+            course: What the others do, or something of as many steps.
+            state: The state.
+            step: Steps that are done; if there are any, the last of them has not been followed by `save_if_due`.
+            progress: The share of the course that is done.
+        """
+        if not self.processes.apart:
+            return
+        if step:
+            self.save_if_due(state, math.inf)
+        while progress < 1:
+            step += 1
+            progress = self._progress(course, step)
+            self.save_if_due(state, math.inf)
+
+    def _normed_by(self, fit: Fit) -> Processes:
+        """The processes over which batch norm is synchronised: this one alone for a super network, or by default."""
+        fixed = self.device.synchronised and not isinstance(fit.module, SuperNetwork)
+        return self.processes if fixed else ALONE
 
     def time_step(self, course: Course, fit: Fit, batch: Batch) -> float:
         """Seconds of one step in the middle of a course, without records: for estimates."""
@@ -220,9 +177,9 @@ class Trainer:
         self.device.wait()
         return time.monotonic() - clock
 
-    def _progress(self, course: Course, fit: Fit) -> float:
+    def _progress(self, course: Course, step: int) -> float:
         """The share of a course that is done: by steps or, under a time limit, by the clock if that is further."""
-        by_steps = fit.step / course.steps
+        by_steps = step / course.steps
         deadline = self.deadline(course.phase)
         if math.isinf(deadline) or by_steps == 0:
             return by_steps
@@ -230,11 +187,11 @@ class Trainer:
         by_clock = spent / max(deadline - (self.elapsed() - spent), 1e-3)
         if course.total is not None:
             by_clock = (by_clock * course.total - course.offset) / course.steps
-        return max(by_steps, by_clock)
+        return max(by_steps, *self.processes.agree(by_clock))
 
     def _batches(self, course: Course, fit: Fit) -> Iterator[Batch]:
         epoch, start = divmod(course.seen + fit.step, self.train.steps)
-        return self.train.training(course.stream + epoch, start)
+        return map(self.processes.share, self.train.training(course.stream + epoch, start))
 
     def outputs(self, module: nn.Module, inputs: Any, gates: Tensor | None = None) -> Tensor:
         """The outputs of a forward pass in the device's precision; themselves in fp32, as the loss wants them."""
@@ -245,35 +202,53 @@ class Trainer:
     def _step(self, course: Course, fit: Fit, batch: Batch, progress: float) -> Seen:
         """One training step, which reads nothing that the device has computed; returns what is worth recording."""
         fit.module.train()
+        self._seed(course, fit)
         rate = course.rate(progress) * self.lr_scale
         forward = course.step.forward(self, self._runnable(fit), batch, fit.step)
         loss = forward.losses.mean()
-        self._descend(fit.optimizer, loss, rate)
-        metric = self.task.batch_metric(forward.outputs.detach(), batch[1])
+        metric = self._batch_metric(forward.outputs.detach(), batch[1])
+        self._descend(fit, loss, [loss.detach(), metric], rate)
         values = {"lr": rate, **course.step.update(self, forward, batch, progress)}
-        number, weight = course.offset + fit.step, rows(batch[0])
-        return Seen(course.phase, number, loss.detach(), metric.detach(), values, weight, _nothing)
+        number = course.offset + fit.step
+        return Seen(course.phase, number, loss.detach(), metric, values, rows(batch[0]), nothing)
+
+    def _seed(self, course: Course, fit: Fit) -> None:
+        """Random numbers of a step follow from (seed, phase, step, rank) where processes have their own."""
+        if not self.processes.alone:
+            own = self.processes.rank if self.processes.together else 0
+            seed = getattr(self.train, "seed", 0)
+            torch.manual_seed(seed_of(f"{course.phase} step", seed, course.offset + fit.step, own))
+
+    def _batch_metric(self, outputs: Tensor, targets: Any) -> Tensor:
+        """The metric of this process's share, so that the mean over processes is that of the batch."""
+        metric = self.task.batch_metric(outputs, targets).detach()
+        if self.processes.together and self.task.metric.finish is not None:  # statistics, which add up
+            return metric.to(torch.float32 if metric.device.type == "mps" else torch.float64) * self.processes.count
+        return metric
 
     def _runnable(self, fit: Fit) -> nn.Module:
         """The module as it is run: a fixed network may be compiled; a super network changes in every step."""
-        if isinstance(fit.module, SuperNetwork):
-            return fit.module
-        fit.compiled = fit.compiled or self.device.runnable(fit.module)
-        return fit.compiled
+        if not isinstance(fit.module, SuperNetwork):
+            fit.compiled = fit.compiled or self.device.runnable(fit.module)
+        return fit.compiled or fit.module
 
     @timed("optimizer")
-    def _descend(self, optimizer: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
-        """One step of the optimizer; none if no sampled architecture reached the output."""
-        for group in optimizer.param_groups:
+    def _descend(self, fit: Fit, loss: Tensor, observed: Sequence[Tensor], rate: float) -> None:
+        """One step of the optimizer; none if no sampled architecture reached the output, in any process."""
+        for group in fit.optimizer.param_groups:
             group["lr"] = rate
-        optimizer.zero_grad(set_to_none=True)
-        if loss.requires_grad:
+        fit.optimizer.zero_grad(set_to_none=True)
+        learns = loss.requires_grad
+        if learns:
             with self.watch.part("backward"):
                 loss.backward()  # type: ignore[no-untyped-call]
+        if self.processes.together:
+            learns = self.processes.average_step(fit.module, observed)
+        if learns:
             if self.clip:
-                weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+                weights = [weight for group in fit.optimizer.param_groups for weight in group["params"]]
                 torch.nn.utils.clip_grad_norm_(weights, self.clip)
-            optimizer.step()
+            fit.optimizer.step()
 
     def _after_step(self, course: Course, fit: Fit, last: bool) -> None:
         """Records of the step and, where it ends one, of the epoch."""
@@ -283,9 +258,8 @@ class Trainer:
         if step % every == 0 or ends:
             self._ledger.read(fit.module if ends else None, self._place(course, fit), _rate(fit))
         if step % every == 0:
-            self.record(
-                "step", course.phase, step, {**self._ledger.interval.take(), **course.snapshot(fit.step, every)}
-            )
+            means = self._ledger.interval.take()
+            self.record("step", course.phase, step, {**means, **course.snapshot(fit.step, every)})
         if ends:
             seen = {**self._ledger.epoch.take(), **self._look(course, fit)}
             self.record("epoch", course.phase, step, seen)
@@ -342,20 +316,28 @@ class Trainer:
             callback.phase_ended(phase)
         self.checkpoint(state)
 
-    def _maybe_save(self, state: Stateful, after: float) -> None:
-        """Saves if the user asks to stop, or if the last checkpoint is so many seconds old."""
-        if self.should_stop():
+    def save_if_due(self, state: Stateful, after: float) -> None:
+        """Saves if the user asks to stop, or if the last checkpoint is so many seconds old.
+
+        Processes that work apart save nothing: what they do is done again from the checkpoint before.
+        """
+        apart = self.processes.apart
+        due = self.processes.first and not apart and time.monotonic() - self._saved > after
+        stop, save = self.processes.agree(self.should_stop(), due)
+        if save or (stop and not apart):
             self.checkpoint(state)
+        if stop:
             raise Interrupted
-        if time.monotonic() - self._saved > after:
-            self.checkpoint(state)
 
     @timed("checkpoint")
     def checkpoint(self, state: Stateful) -> None:
         """Saves the state; one that has diverged is not worth going on from, and is refused."""
         fit = state.fit
         self._ledger.read(*(() if fit is None else (fit.module, f"step {fit.step}", _rate(fit))))
-        self.save({**state.state_dict(), "trainer": self.state_dict()})
+        if fit is not None:
+            self.processes.check_same(fit.module)
+        if self.processes.first:
+            self.save({**state.state_dict(), "trainer": self.state_dict()})
         self._saved = time.monotonic()
 
     @staticmethod

@@ -96,6 +96,12 @@ training = together(
         "--precision", help=f"{' or '.join(TRAINING_PRECISIONS)} (autocast; the result is fp32).  [default: fp32]"
     ),
     click.option("--compile", "compile", is_flag=True, default=None, help="Train fixed networks by torch.compile."),
+    click.option(
+        "--sync-batch-norm",
+        is_flag=True,
+        default=None,
+        help="Under torchrun: batch norm of fixed networks over the shares of all processes.",
+    ),
     click.option("--threads", type=int, help="Number of torch threads.  [default: torch's own choice]"),
     click.option("--int8-drop", type=float, help="Points of accuracy that an int8 file may lose.  [default: 1]"),
     click.option("--config", "config_file", type=FILE, help="Read settings from a TOML file."),
