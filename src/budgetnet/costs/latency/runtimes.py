@@ -9,7 +9,7 @@ import contextlib
 import copy
 import functools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,18 +125,14 @@ class Compiled(Eager):
 
 
 @functools.cache
-def _openvino_core() -> Any:
+def _openvino_core(make_core: Callable[[], Any]) -> Any:
     """OpenVINO's core, one for the life of the process.
 
     Its CPU plugin gives the thread that loads it another stack for signal handlers, and takes it away when it is
     unloaded. Of two plugins, or of one that another thread unloads, the thread is left with a stack that is no more:
     the next signal with a handler, such as that of a child process that ends, would kill the process.
     """
-    try:
-        import openvino  # type: ignore[import-untyped]
-    except ImportError:
-        raise UserError("runtime=openvino needs the package openvino: pip install 'budgetnet[openvino]'") from None
-    return openvino.Core()
+    return make_core()
 
 
 class OpenVino(Runtime):
@@ -146,7 +142,10 @@ class OpenVino(Runtime):
 
     def load(self, exported: Any, threads: int) -> Any:
         """An inference request of the compiled ONNX file."""
-        core = _openvino_core()
+        try:
+            import openvino  # type: ignore[import-untyped]
+        except ImportError:
+            raise UserError("runtime=openvino needs the package openvino: pip install 'budgetnet[openvino]'") from None
         options = {
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,
@@ -154,6 +153,7 @@ class OpenVino(Runtime):
             "INFERENCE_PRECISION_HINT": "f32",
         }
         try:
+            core = _openvino_core(openvino.Core)
             return core.compile_model(core.read_model(exported), "CPU", options).create_infer_request()
         except Exception as error:  # a front end's errors have no common class
             raise UserError(f"OpenVINO cannot run the exported network ({reason(error)}); use runtime=onnx") from None
