@@ -16,7 +16,8 @@ import torch
 
 from benchmarks._common import pin_threads, summarise, write_result
 from budgetnet.costs.latency import timing
-from budgetnet.costs.latency.cost import CANDIDATE, latency
+from budgetnet.costs.latency.cost import CANDIDATE
+from budgetnet.costs.latency.limits import latency
 from budgetnet.costs.latency.predictor import random_architectures
 from budgetnet.costs.latency.samples import key_of
 from budgetnet.spaces import build

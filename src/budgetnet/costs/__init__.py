@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from budgetnet.costs.counts import AdditiveCost, Count, count, macs, params, size
     from budgetnet.costs.evidence import Evidence
     from budgetnet.costs.files import file_size
-    from budgetnet.costs.latency.cost import latency, latency_p95
+    from budgetnet.costs.latency.limits import latency, latency_p95
     from budgetnet.costs.memory import peak_memory
     from budgetnet.costs.meter import Meter
     from budgetnet.costs.named import COSTS, CostFactory, CostKind, bind
@@ -60,8 +60,8 @@ _MODULES = {
     "Steps": "steps",
     "bind": "named",
     "file_size": "files",
-    "latency": "latency.cost",
-    "latency_p95": "latency.cost",
+    "latency": "latency.limits",
+    "latency_p95": "latency.limits",
     "macs": "counts",
     "params": "counts",
     "peak_memory": "memory",

@@ -13,7 +13,7 @@ from typing import Any
 from budgetnet.costs.base import Cost, FunctionCost
 from budgetnet.costs.counts import macs, params, size
 from budgetnet.costs.files import file_size
-from budgetnet.costs.latency.cost import latency, latency_p95
+from budgetnet.costs.latency.limits import latency, latency_p95
 from budgetnet.costs.latency.runtimes import RUNTIMES, Runtime
 from budgetnet.costs.memory import peak_memory
 from budgetnet.costs.meter import Meter

@@ -51,6 +51,8 @@ class Config:
         device: Where a run computes; `auto` takes an accelerator where there is one.
         precision: `fp32` or `bf16`.
         compile: Whether phases with a fixed network use `torch.compile`.
+        sync_batch_norm: Whether batch norm of networks that all processes train together sees the shares of all of
+            them.
         threads: Of the computation on the CPU.
         int8_drop: The points of accuracy that an int8 file may lose, where a budget is about that file.
         optimizer: By default SGD for networks with batch norm, AdamW for others; see `strategies.optimizers`.
@@ -80,7 +82,6 @@ class Config:
     precision: str = "fp32"
     compile: bool = False
     sync_batch_norm: bool = False
-    """Whether batch norm of networks that all processes train together sees the shares of all of them."""
     threads: int | None = None
     int8_drop: float = 1.0
     optimizer: str | None = None
