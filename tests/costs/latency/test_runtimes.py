@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 import time
@@ -155,6 +157,36 @@ def test_a_runtime_of_ones_own_measures_predicts_and_certifies(net: SuperNetwork
     evidence = cost.certify(handed_over, 60.0)
     assert evidence.value == evidence.upper_bound == pytest.approx(len(handed_over.onnx) / 1e5)
     assert cost.other_form(handed_over) == {}
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "measure-on-your-device.md"
+ADB = """#!/bin/sh
+if [ "$1" = shell ]; then sh -c "$(echo "$2" | sed "s#/data/local/tmp#DEVICE#")"; else cp "$2" "DEVICE"; fi
+"""
+BENCH = """#!/bin/sh
+for run in 1 2 3 4 5 6 7 8 9 10; do echo "$(wc -c < "$1") $3" | awk '{ printf "%.6f\\n", $1 * $2 / 1000 }'; done
+"""
+
+
+def test_the_class_of_the_page_measures_by_a_program_on_the_device(
+    net: SuperNetwork, network: fx.GraphModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder in place of the phone, whose bench tool takes a microsecond for each byte of a file."""
+    device, tools = tmp_path / "device", tmp_path / "tools"
+    for path, text in ((tools / "adb", ADB), (device / "bench", BENCH)):
+        path.parent.mkdir()
+        path.write_text(text.replace("DEVICE", str(device)))
+        path.chmod(0o755)
+    (block,) = re.findall(r"```python\n(# my_phone\.py\n.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "my_phone.py").write_text(block)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    cost = bind("latency(batch=2, runtime=my_phone:Phone)", net, own={"my_phone:Phone"}).cost
+    handed_over = deliverable(net, network)
+    evidence = cost.certify(handed_over, 60.0)
+    assert evidence.value == pytest.approx(2 * len(handed_over.onnx) / 1e6)
+    assert evidence.how["runtime"] == "my_phone:Phone"
 
 
 def test_pairs_of_a_bench_program_are_as_the_device_gave_them() -> None:

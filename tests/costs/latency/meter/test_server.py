@@ -37,6 +37,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meter]:
         yield found
         # nothing that any of these tests sent has ended it, made it large, or left its words in the log
         assert found.process.poll() is None
+        assert found.ask("GET", f"/{SECRET}", headers={"Authorization": SECRET})[0] == 401
         assert found.peak_bytes() < 200e6
         log = found.log.read_text()
         assert SECRET not in log
@@ -165,6 +166,8 @@ def test_without_its_token_nothing_is_told(running: Meter, headers: dict[str, st
 
 def test_requests_that_are_none(running: Meter, reference: bytes) -> None:
     good = request(PLAIN, reference)
+    fields = json.loads(good.partition(b"\n")[0])
+    with_path = json.dumps({**fields, "path": f"/etc/{SECRET}"}).encode() + b"\n" + reference + PLAIN
     for method, path, body, headers, code in (
         ("GET", f"/../../etc/{SECRET}", b"", {}, 404),
         ("POST", f"/{SECRET}", good, {}, 404),
@@ -176,13 +179,17 @@ def test_requests_that_are_none(running: Meter, reference: bytes) -> None:
         ("POST", "/measure", b"", {"Transfer-Encoding": "chunked"}, 411),
         ("POST", "/measure", SECRET.encode() + b"\n" + good, {}, 422),
         ("POST", "/measure", b"[" * 4000 + b"\n", {}, 422),
+        ("POST", "/measure", with_path, {}, 422),
         ("POST", "/measure", request(b"", reference), {}, 422),
         ("POST", "/measure", good[:-3], {}, 422),
         ("GET", "/machine", b"", {"X-Path": f"/etc/{SECRET}", "X-Original-URL": f"file:///{SECRET}"}, 200),
     ):
+        before = len(running.log.read_text())
         status, value, _ = running.ask(method, path, body, {**running.headers, **headers})
         assert status == code, (path, headers, value)
         assert SECRET not in json.dumps(value)
+        logged = running.log.read_text()[before:]
+        assert (f"refused ({code})" if code != 200 else "described the machine") in logged
     assert running.ask("POST", "/measure", b"\0" * (3 << 20))[0] == 413, "a body that is really too large"
 
 
@@ -225,8 +232,10 @@ def test_values_that_a_request_must_not_have(
     ids=["external", "custom", "garbage", "cut", "unknown", "endless", "large"],
 )
 def test_networks_that_are_refused(running: Meter, reference: bytes, network: bytes, word: str) -> None:
+    before = len(running.log.read_text())
     status, value = running.measure(network, reference)
     assert status == 422, value
+    assert f"refused (422): {value['refused']}" in running.log.read_text()[before:]
     assert any(part in value["refused"] for part in word.split("|")), value
     assert SECRET not in value["refused"]
     assert running.measure(reference, reference)[0] == 200, "and the next one is measured"
@@ -235,6 +244,7 @@ def test_networks_that_are_refused(running: Meter, reference: bytes, network: by
 def test_a_slow_body_and_slow_headers_are_cut_off(running: Meter, reference: bytes) -> None:
     head = f"POST /measure HTTP/1.0\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 9000\r\n"
     for sent in (head.encode() + b"\r\n", head.encode()):
+        before = len(running.log.read_text())
         with running.connect() as connection:
             connection.sendall(sent)
             begin = time.monotonic()
@@ -250,6 +260,7 @@ def test_a_slow_body_and_slow_headers_are_cut_off(running: Meter, reference: byt
                     ended = True
             assert ended
             assert 1 < time.monotonic() - begin < 10
+            assert "cut off, it took too long" in running.log.read_text()[before:]
     assert running.measure(reference, reference)[0] == 200
 
 
@@ -265,6 +276,7 @@ def test_two_hundred_connections_at_once(running: Meter, reference: bytes) -> No
             except (TimeoutError, ConnectionResetError):
                 continue
         assert refused > 100
+        assert "turned away, too many connections" in running.log.read_text()
         assert running.process.poll() is None
     finally:
         for connection in waiting:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import math
 import os
 import selectors
 import signal
@@ -122,8 +123,10 @@ class Server(ThreadingMixIn, HTTPServer):
         """Cuts connections that took too long, whatever they are at; called about twice a second."""
         with self._guard:
             late = [request for request, deadline in self._deadlines.items() if time.monotonic() > deadline]
+            self._deadlines |= dict.fromkeys(late, math.inf)  # each is cut once; its thread forgets it
         for request in late:
             with contextlib.suppress(OSError):
+                self.log(f"{request.getpeername()[0]}: cut off, it took too long")
                 request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
