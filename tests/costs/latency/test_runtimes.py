@@ -259,11 +259,14 @@ def test_a_provider_that_is_not_there_is_named(net: SuperNetwork) -> None:
 
 @pytest.mark.parametrize("name", ["openvino", "executorch"])
 def test_without_its_package_the_extra_of_a_runtime_is_named(
-    net: SuperNetwork, monkeypatch: pytest.MonkeyPatch, name: str
+    network: fx.GraphModule, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UserError, match=rf"pip install 'budgetnet\[{name}\]'"):
-        latency(net, runtime=name)(net.graph.full)
+    # as in a process that has not loaded OpenVINO before
+    monkeypatch.setattr(runtimes, "_openvino_core", runtimes._openvino_core.__wrapped__)
+    runtime = runtimes.make(name)
+    with pytest.raises(UserError, match=rf"runtime={name} needs .*: pip install 'budgetnet\[{name}\]'"):
+        runtime.load(runtime.subject(b"" if runtime.onnx else network, random_images(1, SHAPE)).exported, 1)
 
 
 OWN = "tests.costs.latency.test_runtimes:Phone"
