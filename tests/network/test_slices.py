@@ -10,10 +10,11 @@ import torch
 from torch import fx, nn
 
 from budgetnet.errors import UserError
+from budgetnet.network.axes import Axis, Cut, LayerCuts
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Edge, Graph
-from budgetnet.network.slices import Axis, Cut, LayerCuts, Region
+from budgetnet.network.slices import Region
 from budgetnet.network.supernet import SuperNetwork
 
 WIDTH, HIDDEN = 3, 10

@@ -16,9 +16,10 @@ from torch.utils.flop_counter import flop_registry
 
 from budgetnet.costs.base import Cost, least_path
 from budgetnet.errors import UserError, reason
+from budgetnet.network.axes import Polynomial
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.meta import example, on_meta
-from budgetnet.network.slices import Polynomial, Region
+from budgetnet.network.slices import Region
 from budgetnet.network.supernet import SuperNetwork
 
 ACCOUNTINGS = ("true", "paper")

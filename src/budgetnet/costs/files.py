@@ -22,9 +22,10 @@ from budgetnet.export.folding import fold, folded_calls
 from budgetnet.export.int8 import check_precision
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import Pieces
+from budgetnet.network.axes import Keeps, Polynomial
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
-from budgetnet.network.slices import Keeps, Polynomial, Region
+from budgetnet.network.slices import Region
 from budgetnet.network.supernet import SuperNetwork
 
 CERTIFICATE = 6144

@@ -7,7 +7,8 @@ from collections.abc import Hashable
 from torch import Tensor, fx, nn
 
 from budgetnet.export.pieces import signature
-from budgetnet.network.slices import Keeps, Region, attribute
+from budgetnet.network.axes import Keeps
+from budgetnet.network.slices import Region, attribute
 
 
 def kind_of(module: nn.Module, name: str) -> Hashable:

@@ -22,10 +22,11 @@ from budgetnet.costs.footprints import Call, Footprint, Part, measured_part, pea
 from budgetnet.costs.kinds import kind_of, narrowed_kind
 from budgetnet.costs.target_memory import TargetMemory
 from budgetnet.errors import UserError
+from budgetnet.network.axes import Keeps
 from budgetnet.network.executor.sums import add_up, writes_into_input
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
-from budgetnet.network.slices import Keeps, Region
+from budgetnet.network.slices import Region
 from budgetnet.network.supernet import SuperNetwork, rewritable
 
 COMPARED = 2

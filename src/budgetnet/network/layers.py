@@ -2,10 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+
+class Scattered(NamedTuple):
+    """Positions of a dimension that are no neighbours, and where their runs of neighbours begin and end."""
+
+    positions: Tensor
+    runs: tuple[tuple[int, int], ...]
+
+
+Places = slice | Scattered | None
+"""Which positions of a dimension: all (None), neighbours (a slice), or any."""
+Part = tuple[tuple[int, Places], ...]
+"""A part of a tensor: for some dimensions, the positions that stay."""
+
+
+def scattered(index: Tensor, device: torch.device) -> Scattered:
+    """Positions (ascending) that are no neighbours."""
+    places = index.tolist()
+    starts = [i for i in range(len(places)) if i == 0 or places[i] != places[i - 1] + 1]
+    ends = zip(starts, [*starts[1:], len(places)], strict=True)
+    return Scattered(index.to(device), tuple((places[a], places[b - 1] + 1) for a, b in ends))
+
+
+def pick(value: Tensor, dim: int, places: Places) -> Tensor:
+    """The part of a value at these positions of a dimension; a view if they are neighbours."""
+    if isinstance(places, Scattered):
+        return value.index_select(dim, places.positions)
+    return value if places is None else value.narrow(dim, places.start, places.stop - places.start)
+
+
+def part_of(value: Tensor, part: Part) -> Tensor:
+    """A part of a tensor."""
+    for dim, places in part:
+        value = pick(value, dim, places)
+    return value
+
+
+def parts_of(value: Tensor, parts: Sequence[Part]) -> tuple[Tensor, ...]:
+    """Several parts of a tensor. The gradient is one sum of them, where autograd would make a whole tensor for each."""
+    return tuple(_Parts.apply(value, tuple(parts)))  # type: ignore[no-untyped-call]
+
+
+class _Parts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, parts: tuple[Part, ...]) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.parts, ctx.like = parts, value.detach()
+        return tuple(part_of(value, part) for part in parts)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None]:
+        total = torch.zeros_like(ctx.like)
+        for gradient, part in zip(gradients, ctx.parts, strict=True):
+            if gradient is not None:
+                for whole, piece in _blocks(total, gradient, part):
+                    whole.add_(piece)
+        return total, None
+
+
+def _blocks(whole: Tensor, narrow: Tensor, part: Part) -> Iterator[tuple[Tensor, Tensor]]:
+    """Blocks of neighbours of a tensor, and the same of a part of it."""
+    dims = [(dim, _runs(places)) for dim, places in part if places is not None]
+    for block in product(*(runs for _, runs in dims)):
+        one, other = whole, narrow
+        for (dim, _), (start, length, offset) in zip(dims, block, strict=True):
+            one, other = one.narrow(dim, start, length), other.narrow(dim, offset, length)
+        yield one, other
+
+
+def _runs(places: slice | Scattered) -> Iterator[tuple[int, int, int]]:
+    """Runs of neighbours: where each begins in the whole, its length, and where it begins in the part."""
+    offset = 0
+    for start, stop in places.runs if isinstance(places, Scattered) else [(places.start, places.stop)]:
+        yield start, stop - start, offset
+        offset += stop - start
 
 
 class Narrowed(NamedTuple):
@@ -13,7 +93,7 @@ class Narrowed(NamedTuple):
 
     layer: Any
     tensors: dict[str, Tensor | None]
-    stays: slice | Tensor | None
+    stays: Places
     groups: int | None
 
 
@@ -52,10 +132,10 @@ def _batch_norm(state: Narrowed, x: Tensor) -> Tensor:
     output = F.batch_norm(
         x, mean, var, tensors["weight"], tensors["bias"], training or mean is None, momentum, layer.eps
     )
-    if training and mean is not None and var is not None and isinstance(state.stays, Tensor):
+    if training and mean is not None and var is not None and isinstance(state.stays, Scattered):
         # `.data`: other groups have saved the statistics for the backward pass, which does not read them in training
-        layer.running_mean.data.index_copy_(0, state.stays, mean)
-        layer.running_var.data.index_copy_(0, state.stays, var)
+        layer.running_mean.data.index_copy_(0, state.stays.positions, mean)
+        layer.running_var.data.index_copy_(0, state.stays.positions, var)
     return output
 
 

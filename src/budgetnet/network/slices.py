@@ -9,156 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch import Tensor, fx, nn
 
-from budgetnet.network.layers import Narrowed, run, shrink
-
-Keeps = tuple[tuple[bool, ...], ...]
-"""For each axis of a region, in order, which of its units are kept."""
-
-REMEMBERED = 1024
-"""Index tensors that a cut remembers."""
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Blocks of channels that can be kept in part, cut into units: unit u has the blocks bounds[u] to bounds[u + 1].
-
-    Args:
-        name: The name of the bundle.
-        bounds: Where the units begin, and the number of blocks.
-        channels: The channels of a block in the first layer that makes them.
-    """
-
-    name: str
-    bounds: tuple[int, ...]
-    channels: int = 1
-
-    @property
-    def units(self) -> int:
-        """How many units there are."""
-        return len(self.bounds) - 1
-
-    @property
-    def blocks(self) -> int:
-        """How many blocks there are."""
-        return self.bounds[-1]
-
-    @property
-    def sizes(self) -> list[int]:
-        """The number of blocks of each unit."""
-        return [stop - start for start, stop in zip(self.bounds, self.bounds[1:], strict=False)]
-
-    def kept(self, keep: Sequence[bool]) -> Tensor:
-        """The blocks of the kept units, as a mask."""
-        return torch.repeat_interleave(torch.tensor(keep), torch.tensor(self.sizes))
-
-    def width(self, keep: Sequence[bool]) -> int:
-        """How many blocks the kept units have."""
-        return sum(size for size, kept in zip(self.sizes, keep, strict=True) if kept)
-
-
-@dataclass(frozen=True)
-class Count:
-    """A size that depends on the blocks that are kept: `base` + Σ per block · blocks kept, over some axes."""
-
-    base: int
-    per_block: tuple[tuple[int, int], ...] = ()
-
-    def __call__(self, widths: Sequence[Any]) -> Any:
-        """The size for so many blocks kept of each axis (numbers, or tensors of them)."""
-        return self.base + sum(count * widths[axis] for axis, count in self.per_block)
-
-
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """A dimension of a tensor along which blocks lie: `parts` has, for an axis, its positions (blocks × per block)."""
-
-    size: int
-    parts: tuple[tuple[int, Tensor], ...]
-    _known: dict[Any, slice | Tensor | None] = field(default_factory=dict, repr=False)
-
-    @property
-    def count(self) -> Count:
-        """The size of the dimension."""
-        per_block = tuple((axis, positions.shape[1]) for axis, positions in self.parts)
-        return Count(self.size - sum(positions.numel() for _, positions in self.parts), per_block)
-
-    def index(self, axes: Sequence[Axis], keeps: Keeps, device: torch.device) -> slice | Tensor | None:
-        """The positions that stay: all (None), neighbours (a slice) or any (an index)."""
-        key = (device, *(keeps[axis] for axis, _ in self.parts))
-        if key not in self._known:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[key] = self._index(axes, keeps, device)
-        return self._known[key]
-
-    def _index(self, axes: Sequence[Axis], keeps: Keeps, device: torch.device) -> slice | Tensor | None:
-        stays = torch.ones(self.size, dtype=torch.bool)
-        for axis, positions in self.parts:
-            stays[positions[~axes[axis].kept(keeps[axis])].flatten()] = False
-        index = stays.nonzero().flatten()
-        if len(index) == self.size:
-            return None
-        if len(index) and int(index[-1] - index[0]) + 1 == len(index):
-            return slice(int(index[0]), int(index[-1]) + 1)
-        return index.to(device)
-
-
-@dataclass(frozen=True, eq=False)
-class LayerCuts:
-    """Where the blocks lie in the tensors of a layer, by name and dimension, and how many groups it has."""
-
-    tensors: Mapping[str, Mapping[int, Cut]]
-    groups: Count | None = None
-
-    def narrowed(self, layer: nn.Module, axes: Sequence[Axis], keeps: Keeps, widths: Sequence[int]) -> Narrowed:
-        """The layer's tensors, as far as they are kept."""
-        tensors: dict[str, Tensor | None] = {}
-        index: slice | Tensor | None = None
-        for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
-            for dim, cut in self.tensors.get(name, {}).items():
-                assert tensor is not None
-                index = cut.index(axes, keeps, tensor.device)
-                if isinstance(index, slice):
-                    tensor = tensor.narrow(dim, index.start, index.stop - index.start)
-                elif index is not None:
-                    tensor = tensor.index_select(dim, index)
-            tensors[name] = tensor
-        return Narrowed(layer, tensors, index, None if self.groups is None else self.groups(widths))
-
+from budgetnet.network.axes import Axis, Count, Cut, Keeps, LayerCuts, Polynomial, Weights
+from budgetnet.network.layers import Places, Scattered, pick, run, shrink
 
 Path = tuple[int | str, ...]
 """Where a size stands among the arguments of a call: `(1, 2)` is `args[1][2]`, a string begins with a keyword."""
-
-
-@dataclass(frozen=True, eq=False)
-class Polynomial:
-    """A count that depends on what is kept: Σ coefficient · Π sizes. Exact for every set of units."""
-
-    axes: tuple[Axis, ...]
-    terms: tuple[tuple[float, tuple[Count, ...]], ...]
-
-    def __call__(self, keeps: Keeps) -> float:
-        """The count for one choice of units."""
-        widths = [axis.width(keep) for axis, keep in zip(self.axes, keeps, strict=True)]
-        return float(sum(factor * math.prod(count(widths) for count in counts) for factor, counts in self.terms))
-
-    def evaluate(self, kept: Sequence[Tensor]) -> Tensor:
-        """The counts for many choices: for each axis, which units are kept (n × units, bool)."""
-        sizes = [torch.tensor(axis.sizes, dtype=torch.float64) for axis in self.axes]
-        widths = [rows.double() @ size for rows, size in zip(kept, sizes, strict=True)]
-        total = torch.zeros(len(kept[0]) if kept else 1, dtype=torch.float64)
-        for coefficient, counts in self.terms:
-            value: Any = coefficient
-            for count in counts:
-                value = value * count(widths)
-            total = total + value
-        return total
 
 
 class Region(nn.Module):
@@ -192,18 +52,30 @@ class Region(nn.Module):
         self.picks = dict(picks or {})
         self._functional: list[fx.GraphModule] = []  # a list, since it shares its layers with `body`
 
-    def forward(self, x: Tensor, *sides: Tensor, keeps: Keeps | None = None) -> Tensor:
-        """The output for one input and the side values; with everything kept, the plain layers are called."""
+    def forward(self, x: Tensor, *sides: Tensor, keeps: Keeps | None = None, weights: Weights | None = None) -> Tensor:
+        """The output for one input and the side values; with everything kept, the plain layers are called.
+
+        `weights` are the narrowed parameters, if they are known.
+        """
         if keeps is None or all(map(all, keeps)):
             return cast(Tensor, self.body(x, *sides))
         widths = self.widths(keeps)
-        states = [cut.narrowed(self.body.get_submodule(n), self.axes, keeps, widths) for n, cut in self.cuts.items()]
+        known = weights or {}
+        states = [
+            cut.narrowed(self.body.get_submodule(name), self.axes, keeps, widths, known.get(name))
+            for name, cut in self.cuts.items()
+        ]
         sizes = [count(widths) for where in self.sizes.values() for count in where.values()]
         cuts = (cut for where in self.picks.values() for _, cut in where.values())
         picks = [cut.index(self.axes, keeps, x.device) for cut in cuts]
         if not self._functional:
             self._functional.append(self._make_functional())
         return cast(Tensor, self._functional[0](x, *sides, *states, *sizes, *picks))
+
+    def weights(self, choices: Sequence[Keeps]) -> list[Weights]:
+        """The narrowed parameters for each of some choices: together, they have one gradient for all."""
+        known = {n: cut.weights(self.body.get_submodule(n), self.axes, choices) for n, cut in self.cuts.items()}
+        return [{name: tensors[i] for name, tensors in known.items()} for i in range(len(choices))]
 
     def widths(self, keeps: Keeps) -> list[int]:
         """The number of blocks kept of each axis."""
@@ -327,20 +199,11 @@ class Region(nn.Module):
 _CPU = torch.device("cpu")
 
 
-def pick(value: Tensor, dim: int, index: slice | Tensor | None) -> Tensor:
-    """The part of a value at these positions of a dimension."""
-    if isinstance(index, Tensor):
-        return value.index_select(dim, index)
-    return value if index is None else value.narrow(dim, index.start, index.stop - index.start)
-
-
-def _parts(graph: fx.Graph, value: fx.Node, dim: int, index: slice | Tensor | None) -> fx.Node:
-    """The same in a graph, as slices."""
-    if index is None:
+def _parts(graph: fx.Graph, value: fx.Node, dim: int, places: Places) -> fx.Node:
+    """The part of a value at these positions, in a graph, as slices."""
+    if places is None:
         return value
-    places = list(range(index.start, index.stop)) if isinstance(index, slice) else index.tolist()
-    starts = [i for i in range(len(places)) if i == 0 or places[i] != places[i - 1] + 1]
-    runs = [(places[a], places[b - 1] + 1) for a, b in zip(starts, [*starts[1:], len(places)], strict=True)]
+    runs = places.runs if isinstance(places, Scattered) else [(places.start, places.stop)]
     slices = [graph.call_function(torch.ops.aten.slice.Tensor, (value, dim, start, stop)) for start, stop in runs]
     return slices[0] if len(slices) == 1 else graph.call_function(torch.ops.aten.cat.default, (slices, dim))
 

@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from budgetnet.errors import UserError
+from budgetnet.network.axes import Weights
 from budgetnet.network.describe import Summary, describe
 from budgetnet.network.executor.plan import CPU, Plan, Run, make_plan
-from budgetnet.network.executor.rows import Rows, gather, lent, spread
+from budgetnet.network.executor.rows import gather, lent, spread, take
 from budgetnet.network.executor.sums import add_up, writes_into_input
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.inputs import Inputs, InputSpec, Prelude
@@ -102,9 +103,10 @@ class SuperNetwork(nn.Module):
             zeros = x.new_zeros((len(x), *self.shapes.output), dtype=dtype)
             return zeros.requires_grad_(torch.is_grad_enabled())  # a training step need not know about this case
         values = _Values(plan)
-        values.put(0, call(self.stem, x if plan.inputs is None else x[plan.inputs]))
+        values.put(0, call(self.stem, take(x, plan.inputs)))
         for step in plan.steps:
-            terms = [self._run(run, values, sides) for run in step.runs]
+            weights = self._weights(step.runs)
+            terms = [self._run(run, values, sides, weights.get(run.key)) for run in step.runs]
             own = [rewritable(self.edge_modules[run.operation]) for run in step.runs]
             total = gather(terms, [run.place for run in step.runs], step.rows, step.gap, own)
             fresh = add_up(own).fresh or step.runs[0].place is not None
@@ -127,15 +129,28 @@ class SuperNetwork(nn.Module):
             return cast(tuple[Tensor, tuple[Tensor, ...]], self.prelude(inputs))
         return self.inputs.tensors(inputs)[0], ()
 
-    def _run(self, run: Run, values: _Values, sides: Sequence[Tensor]) -> Tensor:
+    def _weights(self, runs: Sequence[Run]) -> dict[int, Weights]:
+        """The narrowed weights of runs (by key): those of all runs of an operation together."""
+        narrowed: dict[int, list[Run]] = {}
+        for run in runs:
+            if run.keeps is not None:
+                narrowed.setdefault(run.operation, []).append(run)
+        found: dict[int, Weights] = {}
+        for number, group in narrowed.items():
+            region = cast(Region, self.edge_modules[number])
+            known = region.weights([run.keeps for run in group if run.keeps is not None])
+            found.update(zip((run.key for run in group), known, strict=True))
+        return found
+
+    def _run(self, run: Run, values: _Values, sides: Sequence[Tensor], weights: Weights | None) -> Tensor:
         module = self.edge_modules[run.operation]
         with values.lent(run) as part:
             if not isinstance(module, Region):
                 return call(module, part)
             assert self.prelude is not None or not module.sides
             by_example = self.prelude.by_example if self.prelude is not None else ()
-            beside = [_take(sides[i], run.rows) if by_example[i] else sides[i] for i in module.sides]
-            return call(module, part, *beside, keeps=run.keeps)
+            beside = [take(sides[i], run.rows) if by_example[i] else sides[i] for i in module.sides]
+            return call(module, part, *beside, keeps=run.keeps, weights=weights)
 
     def plan(self, gates: Tensor | Architecture | None, batch: int, device: torch.device = CPU) -> Plan:
         """How to run some architectures together; computed once for equal gates.
@@ -244,12 +259,6 @@ def rewritable(module: nn.Module) -> bool:
     while type(module) is nn.Sequential and len(module):
         module = module[-1]
     return module.rewritable if isinstance(module, Region) else isinstance(module, _REWRITABLE)
-
-
-def _take(value: Tensor, rows: Rows) -> Tensor:
-    if isinstance(rows, Tensor):
-        return value.index_select(0, rows)
-    return value if rows is None else value[rows]
 
 
 def _activate(module: nn.Module, total: Tensor, fresh: bool) -> Tensor:

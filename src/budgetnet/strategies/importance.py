@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from budgetnet.data.feeds import Batch
 from budgetnet.data.nested import rows
 from budgetnet.errors import UserError
-from budgetnet.network.slices import Axis, Region
+from budgetnet.network.axes import Axis
+from budgetnet.network.slices import Region
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.training.tasks import Task
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from budgetnet.network.executor import rows as module
 from budgetnet.network.executor.rows import Rows, gather, spread
 from tests.random_graphs import examples
 
@@ -22,6 +25,14 @@ def as_rows(mask: list[bool]) -> Rows:
     if index and index[-1] - index[0] + 1 == len(index):
         return slice(index[0], index[-1] + 1)
     return torch.tensor(index) if index else None
+
+
+@pytest.fixture(params=[0, 1 << 16], ids=["run by run", "by index"], autouse=True)
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Sums of small tensors both ways."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LARGE", request.param)
+        yield
 
 
 def rest_of(mask: list[bool]) -> Rows:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -16,7 +17,11 @@ from torch.autograd.function import once_differentiable
 from budgetnet.network.executor.sums import add_up
 
 Rows = slice | Tensor | None
-"""Which rows of a tensor: all (None), neighbours (a slice, no copy), or any (an index on the same device)."""
+"""Which rows of a tensor: all (None), neighbours (a slice, no copy), or any (an ascending index on the same device)."""
+LARGE = 1 << 16
+"""Numbers in a sum from which on a pass over memory costs more than some further calls."""
+RUNS = 8
+"""Up to so many runs of neighbours, the rows of a large sum are written run by run."""
 
 
 def spread(value: Tensor, parts: Sequence[Rows], gap: Rows) -> tuple[Tensor, ...]:
@@ -73,7 +78,7 @@ def lent(part: Tensor, value: Tensor, rows: Rows) -> Iterator[Tensor]:
             return packed
         if source._version != written:
             raise RuntimeError("the value of a node was written into before the backward pass of an edge that reads it")
-        return _take(source, rows).as_strided(*packed)
+        return take(source, rows).as_strided(*packed)
 
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
@@ -95,7 +100,7 @@ class _Spread(torch.autograd.Function):
     def forward(ctx: Any, value: Tensor, parts: tuple[Rows, ...], gap: Rows) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.rows, ctx.parts, ctx.gap = len(value), parts, gap
-        return tuple(_take(value, part) for part in parts)
+        return tuple(take(value, part) for part in parts)
 
     @staticmethod
     @once_differentiable
@@ -117,7 +122,7 @@ class _Gather(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         parts = [
-            _take(gradient, place).to(dtype) if needed else None
+            take(gradient, place).to(dtype) if needed else None
             for place, dtype, needed in zip(ctx.places, ctx.dtypes, ctx.needs_input_grad[3:], strict=True)
         ]
         return None, None, None, *parts
@@ -125,7 +130,7 @@ class _Gather(torch.autograd.Function):
 
 def _total(terms: Sequence[Tensor], places: Sequence[Rows], rows: int, gap: Rows, *, known: bool) -> Tensor:
     """The sum, in a tensor of its own. Only the gap has to be filled with zeros, if it is known to be the first's."""
-    first, place = terms[0], places[0]
+    first = terms[0]
     dtype = first.dtype
     for term in terms[1:]:
         dtype = torch.promote_types(dtype, term.dtype)  # they differ under autocast
@@ -136,27 +141,72 @@ def _total(terms: Sequence[Tensor], places: Sequence[Rows], rows: int, gap: Rows
         device=first.device,
         memory_format=torch.channels_last if last else torch.contiguous_format,
     )
-    target = _ordered(total, last)
-    if place is not None:
-        if not known:
-            total.zero_()
-        elif isinstance(gap, slice):
-            total[gap].zero_()
-        elif gap is not None:
-            target.index_fill_(0, gap, 0)
-    if isinstance(place, Tensor):
-        target.index_copy_(0, place, _ordered(first, last).to(dtype))
+    runs = [_runs(place, rows) for place in places] if total.numel() >= LARGE else [None]
+    if all(place is not None and len(place) <= RUNS for place in runs):
+        _sum_runs(total, terms, [place for place in runs if place is not None])
     else:
-        (total if place is None else total[place]).copy_(first)
-    for term, where in zip(terms[1:], places[1:], strict=True):
-        if isinstance(where, Tensor):
-            target.index_add_(0, where, _ordered(term, last).to(dtype))
-        else:
-            (total if where is None else total[where]).add_(term)
+        _sum_indexed(total, terms, places, gap if known else slice(0, rows))
     return total
 
 
-def _take(value: Tensor, rows: Rows) -> Tensor:
+def _runs(place: Rows, rows: int) -> list[tuple[int, int]] | None:
+    """Where the runs of neighbours among some rows begin and end; None if the host does not know."""
+    if not isinstance(place, Tensor):
+        return [(0, rows) if place is None else (place.start, place.stop)]
+    if place.device.type != "cpu":
+        return None
+    index = place.tolist()
+    starts = [i for i in range(len(index)) if i == 0 or index[i] != index[i - 1] + 1]
+    return [(index[a], index[b - 1] + 1) for a, b in zip(starts, [*starts[1:], len(index)], strict=True)]
+
+
+def _sum_runs(total: Tensor, terms: Sequence[Tensor], places: Sequence[list[tuple[int, int]]]) -> None:
+    """Writes every row of the sum once, wherever the same terms cover neighbours: nothing is filled and added to."""
+    ends = sorted({0, len(total), *(end for place in places for run in place for end in run)})
+    for start, stop in pairwise(ends):
+        parts = []
+        for term, place in zip(terms, places, strict=True):
+            offset = 0
+            for first, last in place:
+                if first <= start and stop <= last:
+                    parts.append(term[offset + start - first : offset + stop - first])
+                    break
+                offset += last - first
+        _add(total[start:stop], parts)
+
+
+def _add(target: Tensor, parts: Sequence[Tensor]) -> None:
+    """Writes a sum into a tensor."""
+    if not parts:
+        target.zero_()
+    elif len(parts) == 1:
+        target.copy_(parts[0])
+    else:
+        torch.add(parts[0], parts[1], out=target)
+        for part in parts[2:]:
+            target.add_(part)
+
+
+def _sum_indexed(total: Tensor, terms: Sequence[Tensor], places: Sequence[Rows], gap: Rows) -> None:
+    """Copies the first term, fills the rows that it leaves out, and adds the others."""
+    last = _channels_last(total)
+    target, dtype = _ordered(total, last), total.dtype
+    if places[0] is not None:
+        if isinstance(gap, Tensor):
+            target.index_fill_(0, gap, 0)
+        elif gap is not None:
+            total[gap].zero_()
+    for number, (term, place) in enumerate(zip(terms, places, strict=True)):
+        if isinstance(place, Tensor):
+            write = target.index_add_ if number else target.index_copy_
+            write(0, place, _ordered(term, last).to(dtype))
+        else:
+            where = total if place is None else total[place]
+            where.add_(term) if number else where.copy_(term)
+
+
+def take(value: Tensor, rows: Rows) -> Tensor:
+    """These rows of a value; a copy only if they are no neighbours."""
     if rows is None:
         return value
     if isinstance(rows, slice):

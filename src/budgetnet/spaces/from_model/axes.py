@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-from budgetnet.network.slices import Count, Cut
+from budgetnet.network.axes import Count, Cut
 from budgetnet.spaces.from_model.labels import MULTIPLYING, Labels, squash
 from budgetnet.spaces.from_model.lift import Lifted, arguments
 from budgetnet.spaces.from_model.trace import operation

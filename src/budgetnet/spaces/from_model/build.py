@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from budgetnet.network.axes import Axis, Count, Cut, LayerCuts
 from budgetnet.network.inputs import Prelude
-from budgetnet.network.slices import Axis, Count, Cut, LayerCuts, Path, Region, plain_layer
+from budgetnet.network.slices import Path, Region, plain_layer
 from budgetnet.spaces.from_model.axes import Found, count_of, multiplies
 from budgetnet.spaces.from_model.cut import Piece
 from budgetnet.spaces.from_model.labels import Labels, number
