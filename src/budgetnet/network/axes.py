@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -47,10 +48,6 @@ class Axis:
     def sizes(self) -> list[int]:
         """The number of blocks of each unit."""
         return [stop - start for start, stop in zip(self.bounds, self.bounds[1:], strict=False)]
-
-    def kept(self, keep: Sequence[bool]) -> Tensor:
-        """The blocks of the kept units, as a mask."""
-        return torch.repeat_interleave(torch.tensor(keep), torch.tensor(self.sizes))
 
     def width(self, keep: Sequence[bool]) -> int:
         """How many blocks the kept units have."""
@@ -93,13 +90,13 @@ class Cut:
         return self._known[key]
 
     def _index(self, axes: Sequence[Axis], keeps: Keeps, device: torch.device) -> Places:
-        stays = torch.ones(self.size, dtype=torch.bool)
+        stays = np.ones(self.size, bool)
         for axis, positions in self.parts:
-            stays[positions[~axes[axis].kept(keeps[axis])].flatten()] = False
-        index = stays.nonzero().flatten()
+            stays[positions.numpy()] = np.repeat(keeps[axis], axes[axis].sizes)[:, None]
+        index = np.flatnonzero(stays)
         if len(index) == self.size:
             return None
-        if len(index) and int(index[-1] - index[0]) + 1 == len(index):
+        if len(index) and index[-1] - index[0] + 1 == len(index):
             return slice(int(index[0]), int(index[-1]) + 1)
         return scattered(index, device)
 

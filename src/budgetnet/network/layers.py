@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -25,12 +26,11 @@ Part = tuple[tuple[int, Places], ...]
 """A part of a tensor: for some dimensions, the positions that stay."""
 
 
-def scattered(index: Tensor, device: torch.device) -> Scattered:
+def scattered(index: np.ndarray, device: torch.device) -> Scattered:
     """Positions (ascending) that are no neighbours."""
-    places = index.tolist()
-    starts = [i for i in range(len(places)) if i == 0 or places[i] != places[i - 1] + 1]
-    ends = zip(starts, [*starts[1:], len(places)], strict=True)
-    return Scattered(index.to(device), tuple((places[a], places[b - 1] + 1) for a, b in ends))
+    ends = np.flatnonzero(np.diff(index) != 1)
+    starts, stops = index[[0, *(ends + 1)]].tolist(), (index[[*ends, -1]] + 1).tolist()
+    return Scattered(torch.from_numpy(index).to(device), tuple(zip(starts, stops, strict=True)))
 
 
 def pick(value: Tensor, dim: int, places: Places) -> Tensor:
