@@ -2,19 +2,28 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 import budgetnet
-from budgetnet.errors import UserError
-from budgetnet.records.results import Summary
+from budgetnet.budgets.budget import parse_all
+from budgetnet.data.feeds import make_feed
+from budgetnet.errors import Interrupted, UserError
+from budgetnet.records.records import Record
+from budgetnet.records.results import DataDescription, Summary
 from budgetnet.runs.before import removed
+from budgetnet.runs.config import Config
+from budgetnet.runs.execute import Options, execute
 from budgetnet.runs.inherited import make_teacher, original_of
+from budgetnet.runs.job import Job
 from budgetnet.runs.result import Result, load
 from budgetnet.training.distillation import Teacher
-from tests.small_runs import mlp, vectors
+from budgetnet.training.metrics import cross_entropy
+from budgetnet.training.tasks import Task
+from tests.small_runs import mlp, same_run, vectors
 from tests.trained_runs import quick, table_net, trained_mlp
 
 
@@ -132,3 +141,75 @@ def test_selection_looks_at_validation_data_only(tmp_path: Path) -> None:
     weights = [result.model.state_dict() for result in runs]
     assert all(torch.equal(weights[0][name], value) for name, value in weights[1].items())
     assert runs[0].summary.test_score != runs[1].summary.test_score
+
+
+class Watcher:
+    """Says to stop once a run is so many questions into a phase; the records tell it which phase that is."""
+
+    def __init__(self, phase: str, after: int) -> None:
+        self.phase, self.after, self.now = phase, after, ""
+
+    def write(self, record: Record) -> None:
+        self.now = record.phase
+
+    def close(self) -> None:
+        pass
+
+    def asked(self) -> bool:
+        self.after -= self.now == self.phase
+        return self.now == self.phase and self.after < 0
+
+
+def taught_job(loss: Any = None) -> Job:
+    """A run from trained weights that learns from itself, its parts made afresh; Γ learns too."""
+    net, recipe = table_net(), quick(search_epochs=0.5)
+    train, validation = make_feed(vectors(160), recipe.batch_size, 0), make_feed(vectors(64, 1), 64, 0)
+    config, about = Config(space="own", data="own", budgets=("macs<=50%",)), DataDescription("own", "own", (), (6,))
+    original = original_of(net)
+    made = (
+        net,
+        Task.of(loss, None, None),
+        train,
+        validation,
+        None,
+        parse_all(["macs<=50%"], net),
+        recipe,
+        config,
+        about,
+    )
+    return Job(*made, original=original, teacher=make_teacher(None, net, original, by_itself=True))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("trained") / "whole"
+    execute(taught_job(), out, Options(quiet=True, report=False))
+    return out
+
+
+@pytest.mark.parametrize(("phase", "after"), [("search", 1), ("choose", 3), ("race", 2), ("race", 5), ("finish", 3)])
+def test_interrupted_in_any_phase_it_goes_on_with_the_same_bits(
+    phase: str, after: int, uninterrupted: Path, tmp_path: Path
+) -> None:
+    watcher = Watcher(phase, after)
+    with pytest.raises(Interrupted):
+        execute(taught_job(), tmp_path, Options(quiet=True, sinks=[watcher], should_stop=watcher.asked))
+    assert watcher.now == phase
+    execute(taught_job(), tmp_path, Options(quiet=True, resume=True, report=False))
+    same_run(uninterrupted, tmp_path)
+
+
+def test_killed_in_the_importance_pass_it_begins_again(uninterrupted: Path, tmp_path: Path) -> None:
+    calls = iter(range(2))
+
+    def dying(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return cross_entropy(outputs, targets)
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(taught_job(dying), tmp_path, Options(quiet=True))
+    (line,) = (tmp_path / "records.jsonl").read_text().splitlines()
+    assert '"phase": "importance"' in line
+    execute(taught_job(), tmp_path, Options(quiet=True, resume=True, report=False))
+    same_run(uninterrupted, tmp_path)
