@@ -12,6 +12,7 @@ from torch.nn import functional as F
 import budgetnet
 from budgetnet.errors import UserError
 from budgetnet.runs.result import Result
+from tests.models import encoder_with_inputs
 from tests.small_runs import mlp, run_cli, short, vectors
 
 
@@ -85,3 +86,26 @@ def test_an_exported_file_of_a_model_trained_further_is_certified_from_the_file(
     code, out, err = run_cli(capsys, "certify", tmp_path / "further.onnx")
     assert code == 0, err
     assert "the certificate holds" in out
+
+
+def test_files_of_a_network_with_several_inputs_reproduce_predict(tmp_path: Path) -> None:
+    """Token ids and their padding, as a dict: both files take both, by name or in their order."""
+    model, example = encoder_with_inputs()
+    tokens = torch.randint(0, 10, (48, *example["tokens"].shape[1:]), generator=torch.Generator().manual_seed(1))
+    padding = torch.zeros_like(tokens, dtype=torch.bool)
+    padding[::2, -2:] = True
+    inputs, targets = {"tokens": tokens, "padding": padding}, (tokens[:, 0] > 4).long()
+    net = budgetnet.from_model(model, example)
+    given = {"budgets": "macs<=80%", "epochs": 0.5, "batch_size": 16, "recipe": "trained:racers=1", "quiet": True}
+    result = budgetnet.search(net, (inputs, targets), (inputs, targets), out=tmp_path / "run", **given)
+    expected = result.predict(inputs)
+    unpadded = result.predict({**inputs, "padding": torch.zeros_like(padding)})
+    assert float((unpadded - expected).abs().max()) > 1e-4, "both inputs matter"
+    done = result.export(tmp_path / "model.onnx")
+    assert done.compared == 48
+    session = onnxruntime.InferenceSession(done.path.read_bytes(), providers=["CPUExecutionProvider"])
+    found = session.run(None, {name: value.numpy() for name, value in inputs.items()})[0]
+    torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-4, rtol=1e-4)
+    program = torch.export.load(result.export(tmp_path / "model.pt2").path).module()
+    with torch.no_grad():
+        torch.testing.assert_close(program(tokens, padding), expected, atol=1e-4, rtol=1e-4)

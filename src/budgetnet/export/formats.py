@@ -21,8 +21,10 @@ from budgetnet.export.pieces import need_onnx, quiet
 from budgetnet.export.rebuilding import check_shapes, empty, parse, rebuild
 from budgetnet.export.structure import describe
 
-Runner = Callable[[Tensor], Tensor]
-"""Images (float32, N×C×H×W) to logits."""
+Given = Tensor | tuple[Tensor, ...]
+"""What a file takes: a batch, or one of each of its inputs, in their order."""
+Runner = Callable[[Given], Tensor]
+"""A batch, such as images (float32, N×C×H×W), to outputs."""
 
 _EXTRA = "budgetnet.json"
 STRUCTURE = "structure"
@@ -51,7 +53,12 @@ class Scale(nn.Module):
 def source_runner(network: nn.Module, description: Description) -> Runner:
     """The network itself, run as an exported file is."""
     network = nn.Sequential(Scale(description.white), network) if description.scaled else network
-    return lambda images: cast(Tensor, network(images))
+    return lambda given: cast(Tensor, network(*tensors_of(given)))
+
+
+def tensors_of(given: Given) -> tuple[Tensor, ...]:
+    """The inputs as a tuple, also if there is only one."""
+    return given if isinstance(given, tuple) else (given,)
 
 
 def pack_onnx(network: fx.GraphModule, description: Description, samples: Iterable[Tensor] | None = None) -> bytes:
@@ -98,11 +105,15 @@ def onnx_session(data: bytes, name: str, threads: int | None = None, provider: s
 def _load_onnx(data: bytes, name: str) -> tuple[Description, Runner]:
     session = onnx_session(data, name)
     try:
-        strings, entry = session.get_modelmeta().custom_metadata_map, session.get_inputs()[0].name
+        strings, names = session.get_modelmeta().custom_metadata_map, [entry.name for entry in session.get_inputs()]
     except UnicodeDecodeError:
         raise UserError(f"{name} holds text that is not UTF-8; export it again") from None
-    description = Description.from_strings(strings, name)
-    return description, lambda images: torch.from_numpy(session.run(None, {entry: images.numpy()})[0])
+
+    def run(given: Given) -> Tensor:
+        fed = {name: tensor.numpy() for name, tensor in zip(names, tensors_of(given), strict=True)}
+        return torch.from_numpy(session.run(None, fed)[0])
+
+    return Description.from_strings(strings, name), run
 
 
 def program(
@@ -142,7 +153,7 @@ def _load_torch(data: bytes, name: str) -> tuple[Description, Runner]:
         texts = json.loads(extra[_EXTRA])
     except Exception as error:  # torch raises many things for a file that is not its own
         raise UserError(f"torch cannot load {name} as a program ({reason(error)}); export it again") from None
-    return Description.from_strings(texts, name), lambda images: cast(Tensor, module(images))
+    return Description.from_strings(texts, name), lambda given: cast(Tensor, module(*tensors_of(given)))
 
 
 def _pack_safetensors(network: fx.GraphModule, description: Description) -> bytes:

@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 from budgetnet.errors import UserError, reason
 from budgetnet.export.description import Description
 from budgetnet.export.files import check_seal, sha256
-from budgetnet.export.formats import FORMATS, Runner, format_of, need, program_bytes, source_runner
+from budgetnet.export.formats import FORMATS, Given, Runner, format_of, need, program_bytes, source_runner, tensors_of
 from budgetnet.naming.files import read_bytes, write_file
 
 M = TypeVar("M", bound=nn.Module)
@@ -58,11 +58,12 @@ class Model:
 
 
 def export_network(
-    network: fx.GraphModule, path: Path, kind: str, description: Description, images: Tensor, *, force: bool = False
+    network: fx.GraphModule, path: Path, kind: str, description: Description, images: Given, *, force: bool = False
 ) -> Exported:
     """Writes an extracted network in a format of `FORMATS`, after running it there on random and on real inputs.
 
-    `images` are real inputs, pixels from 0 to 255 as float32 if the description says scaled. Its certificate must not
+    `images` are real inputs, pixels from 0 to 255 as float32 if the description says scaled; a tuple of tensors for a
+    network with several inputs. Its certificate must not
     hold the checksum of the file that is being made.
     """
     need(kind)
@@ -75,13 +76,14 @@ def export_network(
     _, runner = FORMATS[kind].load(data, path.name)
     difference = verify(source_runner(network, description), runner, description, images)
     write_file(path, data, replace=force)
-    return Exported(path, sha256(data), difference, len(images))
+    return Exported(path, sha256(data), difference, len(tensors_of(images)[0]))
 
 
-def verify(source: Runner, exported: Runner, description: Description, images: Tensor) -> float:
+def verify(source: Runner, exported: Runner, description: Description, images: Given) -> float:
     """The largest difference between two runners on random and real inputs; beyond the tolerance it is refused."""
     largest = 0.0
-    for batch in (*_random(description), *torch.split(images, 100)):
+    real = zip(*(torch.split(tensor, 100) for tensor in tensors_of(images)), strict=True)
+    for batch in (*_random(description, len(tensors_of(images))), *real):
         with torch.inference_mode():
             expected, got = source(batch), exported(batch)
         difference = float((expected - got).abs().max()) / max(1.0, float(expected.abs().max()))
@@ -95,12 +97,12 @@ def verify(source: Runner, exported: Runner, description: Description, images: T
     return largest
 
 
-def _random(description: Description) -> list[Tensor]:
+def _random(description: Description, inputs: int) -> list[tuple[Tensor, ...]]:
     """Random inputs; whole numbers may be indices that only the data know the range of, so there are none of them."""
-    if not description.dtype.is_floating_point:
+    if not description.dtype.is_floating_point or inputs > 1:
         return []
     values = torch.rand(3, *description.input_shape, generator=torch.Generator().manual_seed(0))
-    return [(values * description.white if description.scaled else values).to(description.dtype)]
+    return [((values * description.white if description.scaled else values).to(description.dtype),)]
 
 
 def open_model(path: Path, *, trust: bool = False) -> Model:

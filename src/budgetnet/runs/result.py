@@ -19,9 +19,10 @@ from budgetnet.data.feeds import Feed, SplitFeed, make_feed
 from budgetnet.data.nested import Nested, mapped, rows, select
 from budgetnet.errors import UserError
 from budgetnet.export import Description, Exported, export_network
-from budgetnet.export.formats import FORMATS, format_of
+from budgetnet.export.formats import FORMATS, Given, format_of
 from budgetnet.naming import own_names
 from budgetnet.network.graph import Architecture
+from budgetnet.network.inputs import InputSpec
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.environment import environment
 from budgetnet.records.folder import RunFolder
@@ -172,8 +173,12 @@ class Result:
         limits = parse_all(asked, net, example=example, own=own)
         return certify(net, kept, limits, network=self.network, description=self.description, environment=environment())
 
-    def _examples(self) -> Tensor:
+    def _examples(self) -> Given:
         """Inputs as an exported file takes them."""
+        spec: InputSpec | None = self.network.meta.get("inputs")
+        if spec is not None and len(spec.names) > 1:
+            known = mapped(lambda leaf: leaf[:COMPARED], self.examples) if self.examples is not None else None
+            return spec.tensors(spec.example(2, "cpu") if known is None else known)
         if isinstance(self.examples, Tensor):
             return cast(Tensor, self.preprocess(self.examples[:COMPARED]))
         shape, dtype = self.description.input_shape, self.description.dtype
