@@ -88,8 +88,8 @@ class BudgetEntry:
 
 
 _TOLD = (
-    *("method", "network", "runtime", "precision", "target", "processor", "threads", "batch", "samples"),
-    "value_before",
+    *("method", "network", "runtime", "precision", "provider", "device", "target", "processor", "threads", "batch"),
+    *("samples", "value_before"),
 )
 """What of `how` is printed; the rest is in the file."""
 
@@ -171,7 +171,9 @@ class Certificate:
             lines.append(self.int8.show())
         processor, cores = (printable(self.machine.get(key, "unknown")) for key in ("processor", "cores"))
         torch = printable(self.versions.get("torch", "unknown"))
-        lines.append(f"measured on {processor}, {cores} cores, torch {torch}")
+        accelerators = dict.fromkeys(str(e.how["accelerator"]) for e in self.budgets if "accelerator" in e.how)
+        beside = "".join(f"{printable(name)} beside " for name in accelerators)
+        lines.append(f"measured on {beside}{processor}, {cores} cores, torch {torch}")
         lines.append("the certificate holds" if self.holds else "the certificate does not hold")
         return "\n".join(lines)
 

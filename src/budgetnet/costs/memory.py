@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
+from budgetnet.costs import accelerators
 from budgetnet.costs.base import Cost, least_path
 from budgetnet.costs.deliverable import Deliverable
 from budgetnet.costs.evidence import Evidence
@@ -53,13 +54,14 @@ class PeakMemory(Cost):
     Args:
         net: The super network.
         batch: How many examples the extracted network is given at once.
+        device: The accelerator whose counters a real run is bounded by; the processor's allocator if not given.
     """
 
     measured = True
 
-    def __init__(self, net: SuperNetwork, batch: int) -> None:
+    def __init__(self, net: SuperNetwork, batch: int, device: str = "") -> None:
         super().__init__(net.graph)
-        self.net, self.batch = net, batch
+        self.net, self.batch, self.device = net, batch, device
 
     def evaluate(self, live: Tensor) -> Tensor:
         """Bytes at the peak, for each row of live gates."""
@@ -98,12 +100,15 @@ class PeakMemory(Cost):
     def _evidence(self, architecture: Architecture, network: fx.GraphModule) -> Evidence:
         analysis = self(architecture)
         inputs = self.net.inputs.tensors(self.net.inputs.example(self.batch, "cpu"))
-        real = float(run_peak(network.cpu().eval(), *inputs))
-        how = {
+        network = network.cpu().eval()
+        counted = accelerators.peak(network, inputs, self.device) if self.device else run_peak(network, *inputs)
+        real = float(counted)
+        how: dict[str, Any] = {
             "method": "liveness analysis, and a real run",
             "analysis": analysis,
             "real_run": real,
             "batch": self.batch,
+            **(accelerators.about(self.device) if self.device else {}),
         }
         return Evidence(analysis, max(analysis, real), how)
 
@@ -313,18 +318,23 @@ def _alone(part: Part) -> int:
     return peak(calls.all)
 
 
-def peak_memory(net: SuperNetwork, batch: int = 1, target: str = "") -> Cost:
+def peak_memory(net: SuperNetwork, batch: int = 1, target: str = "", device: str = "") -> Cost:
     """Bytes that a forward pass of the extracted network holds at its peak, on one thread: values, state and input.
 
     Args:
         net: The super network.
         batch: How many examples it is given at once.
         target: The address of a meter, `http://host:8700`, if a device is to measure what its exported file takes.
+        device: The accelerator, such as cuda, whose own counters a real run is measured by.
 
     Returns:
         The cost.
     """
     if not 1 <= batch <= MOST_EXAMPLES:
         raise UserError(f"batch={batch} cannot be run; use 1 to {MOST_EXAMPLES}")
-    analysis = PeakMemory(net, batch)
+    if device and target:
+        raise UserError(f"device={device} and target={target} are both given; leave one of them out")
+    if device:
+        accelerators.check_device(device)
+    analysis = PeakMemory(net, batch, device)
     return TargetMemory(net, analysis, target, batch) if target else analysis

@@ -87,7 +87,7 @@ def onnx_session(data: bytes, name: str, threads: int | None = None, provider: s
         import onnxruntime  # type: ignore[import-untyped]
     except ImportError:
         raise UserError("ONNX needs the package onnxruntime: pip install 'budgetnet[export]'") from None
-    provider = provider or "CPUExecutionProvider"
+    provider = _provider(provider or "CPUExecutionProvider", onnxruntime.get_all_providers())
     if provider not in onnxruntime.get_available_providers():
         available = ", ".join(onnxruntime.get_available_providers())
         raise UserError(f"this ONNX Runtime has no provider {provider}; it has {available}")
@@ -97,9 +97,17 @@ def onnx_session(data: bytes, name: str, threads: int | None = None, provider: s
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
     try:
-        return onnxruntime.InferenceSession(data, options, providers=[provider])
+        session = onnxruntime.InferenceSession(data, options, providers=[provider])
     except Exception as error:  # the runtime has a class of its own for every way in which a model can be wrong
         raise UserError(f"ONNX Runtime cannot run {name} ({reason(error)}); export it again") from None
+    if provider not in session.get_providers():  # ONNX Runtime takes the processor instead, and only logs that
+        raise UserError(f"ONNX Runtime could not start {provider} here; install the libraries that it needs")
+    return session
+
+
+def _provider(name: str, known: Sequence[str]) -> str:
+    """The provider that a user means by `cuda`."""
+    return next((full for full in known if full.lower() in (name.lower(), f"{name.lower()}executionprovider")), name)
 
 
 def _load_onnx(data: bytes, name: str) -> tuple[Description, Runner]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from budgetnet.costs import accelerators
 from budgetnet.costs.latency.meter import machine as machines
 
 PACKAGES = ("budgetnet", "torch", "numpy", "safetensors", "onnx", "onnxruntime")
@@ -18,15 +19,19 @@ def environment() -> dict[str, Any]:
     return {"machine": machine(), "versions": versions()}
 
 
-def machine() -> dict[str, Any]:
-    """Processor, cores, memory, threads in use."""
+def machine(device: str = "cpu") -> dict[str, Any]:
+    """Processor, cores, threads in use, and the accelerator if the work was done on one.
+
+    Args:
+        device: Where the work was done: an accelerator that had no part in it is not named.
+    """
     return {
         "processor": machines.processor(),
         "architecture": platform.machine(),
         "system": platform.system(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "accelerator": None if device == "cpu" else accelerators.about(device)["accelerator"],
     }
 
 

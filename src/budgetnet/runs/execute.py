@@ -192,7 +192,7 @@ def _begin(folder: RunFolder, job: Job, options: Options) -> None:
         return
     folder.write_json("data.json", job.data.to_json())
     command = options.command or shlex.join(["budgetnet", *sys.argv[1:]])
-    origin = Origin(job.config.to_dict(), command, versions().get("budgetnet"), machine(), versions())
+    origin = Origin(job.config.to_dict(), command, versions().get("budgetnet"), machine(job.device.name), versions())
     folder.write_json("config.json", origin.to_json())
 
 

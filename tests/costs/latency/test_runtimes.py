@@ -242,7 +242,7 @@ def test_what_a_users_runtime_raises_is_a_sentence(net: SuperNetwork) -> None:
         ({"runtime": "eager", "precision": "int8"}, "runs no int8"),
         ({"runtime": "executorch", "precision": "int8"}, "runs no int8"),
         ({"precision": "fp16"}, "fp32 or int8"),
-        ({"runtime": "eager", "provider": "X"}, "ONNX Runtime only"),
+        ({"runtime": "openvino", "provider": "X"}, "for runtime=onnx, eager or compile"),
         ({"runtime": "eager", "target": "http://a:1"}, "leave out runtime=eager"),
         ({"target": "pi:8700"}, "not an address"),
     ],

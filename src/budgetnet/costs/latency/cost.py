@@ -178,7 +178,8 @@ class Latency(Cost):
 
     def other_form(self, deliverable: Deliverable) -> dict[str, float]:
         """The other form of the network, by its own runtime: for the certificate, not for its verdict."""
-        if self.precision == "int8" or self.runtime.name not in ("onnx", "eager", "compile") or self._elsewhere:
+        here = self.runtime.name in ("onnx", "eager", "compile") and not self.runtime.about()
+        if self.precision == "int8" or not here:
             return {}
         other: Runtime = runtimes.Eager() if self.runtime.name == "onnx" else runtimes.OnnxRuntime()
         twin = Latency(self.net, other, self.batch, self.threads, self.tail)

@@ -27,7 +27,7 @@ def latency(
         runtime: onnx, eager, compile, openvino, executorch, or a runtime of one's own.
         target: The address of a meter, `http://host:8700`, if a device is to measure.
         precision: fp32, or int8 for the quantised file.
-        provider: The execution provider of ONNX Runtime.
+        provider: cuda or another execution provider of ONNX Runtime; the accelerator for eager and compile.
 
     Returns:
         The cost: an architecture in, seconds out.
@@ -53,7 +53,7 @@ def latency_p95(
         runtime: onnx, eager, compile, openvino, executorch, or a runtime of one's own.
         target: The address of a meter, `http://host:8700`, if a device is to measure.
         precision: fp32, or int8 for the quantised file.
-        provider: The execution provider of ONNX Runtime.
+        provider: cuda or another execution provider of ONNX Runtime; the accelerator for eager and compile.
 
     Returns:
         The cost: an architecture in, seconds out.

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import fx, nn
 
+from budgetnet.costs import accelerators
 from budgetnet.costs.latency import timing
 from budgetnet.costs.latency.meter.child import PROVIDER
 from budgetnet.costs.latency.remote import Target
@@ -49,7 +50,8 @@ class OnnxRuntime(Runtime):
     """ONNX Runtime on an execution provider.
 
     Args:
-        provider: The provider's name, such as CUDAExecutionProvider; the processor if not given.
+        provider: The provider's name, such as cuda or CUDAExecutionProvider; the processor if not given. Inputs and
+            outputs cross over in every run.
     """
 
     name = "onnx"
@@ -68,33 +70,61 @@ class OnnxRuntime(Runtime):
         return session.run(None, inputs if isinstance(inputs, dict) else {entry: inputs})[0]
 
     def about(self) -> Mapping[str, Any]:
-        """The provider, where it is not the processor."""
-        return {"provider": self.provider} if self.provider else {}
+        """The provider, where it is not the processor, and what torch knows of its device."""
+        known = accelerators.about("cuda") if "CUDA" in self.provider.upper() and torch.cuda.is_available() else {}
+        return {"provider": self.provider, **known} if self.provider else {}
 
 
 class Eager(Runtime):
-    """The extracted network in torch, operation by operation."""
+    """The extracted network in torch, operation by operation.
+
+    Args:
+        device: The accelerator that runs it, such as cuda:1, whose events take the times; the processor if not given.
+            Inputs are there before the clock starts.
+    """
 
     name, form, onnx = "eager", "extracted", False
+
+    def __init__(self, device: str = "") -> None:
+        if device:
+            accelerators.check_device(device)
+        self.device = device
 
     def export(self, network: fx.GraphModule, input_shape: Sequence[int], pieces: Pieces | None = None) -> Any:
         """The network itself."""
         return network
 
     def load(self, exported: Any, threads: int) -> Any:
-        """A copy, which lies elsewhere in memory."""
-        return copy.deepcopy(exported)
+        """A copy, which lies elsewhere in memory, or on the accelerator."""
+        return copy.deepcopy(exported).to(self.device or "cpu")
 
     def run(self, loaded: Any, inputs: Any) -> Any:
-        """A forward pass."""
+        """A forward pass; on an accelerator it is only queued, and reading the outputs waits for it."""
         with torch.inference_mode():
             return loaded(**inputs) if isinstance(inputs, dict) else loaded(inputs)
 
     def inputs(self, images: Any) -> Any:
-        """A tensor, or several by name."""
+        """A tensor, or several by name, where the network is."""
         if isinstance(images, dict):
-            return {name: torch.from_numpy(value) for name, value in images.items()}
-        return torch.from_numpy(images)
+            return {name: torch.from_numpy(value).to(self.device or "cpu") for name, value in images.items()}
+        return torch.from_numpy(images).to(self.device or "cpu")
+
+    def outputs(self, found: Any) -> Array:
+        """See `Runtime`."""
+        return super().outputs(found.cpu())
+
+    def measure(self, network: Subject, reference: Subject, *, threads: int, seconds: float, rounds: int) -> Series:
+        """See `Runtime`; an accelerator's events take the times of what it runs."""
+        if not self.device:
+            return super().measure(network, reference, threads=threads, seconds=seconds, rounds=rounds)
+        fresh = self._fresh(network, threads), self._fresh(reference, threads)
+        return timing.interleave(
+            *fresh, seconds=seconds, rounds=rounds, clock=lambda run: accelerators.seconds(run, self.device)
+        )
+
+    def about(self) -> Mapping[str, Any]:
+        """The accelerator, where there is one."""
+        return accelerators.about(self.device) if self.device else {}
 
 
 class Compiled(Eager):
@@ -105,7 +135,7 @@ class Compiled(Eager):
     def export(self, network: fx.GraphModule, input_shape: Sequence[int], pieces: Pieces | None = None) -> Any:
         """A module that compiles itself on its first call."""
         with quiet():
-            return torch.compile(copy.deepcopy(network), dynamic=False)
+            return torch.compile(copy.deepcopy(network).to(self.device or "cpu"), dynamic=False)
 
     def load(self, exported: Any, threads: int) -> Any:
         """The same module: a copy would be compiled again."""
@@ -326,17 +356,18 @@ def make(runtime: str | Runtime, provider: str = "") -> Runtime:
 
     Args:
         runtime: A name of `RUNTIMES`, or a runtime.
-        provider: The execution provider, for ONNX Runtime.
+        provider: The execution provider of ONNX Runtime, or the accelerator for eager and compiled torch.
     """
-    if provider and runtime != "onnx":
-        raise UserError(f"provider={provider} is for ONNX Runtime only; leave it out, or use runtime=onnx")
+    if provider and runtime not in ("onnx", "eager", "compile"):
+        raise UserError(f"provider={provider} is for runtime=onnx, eager or compile; leave it out, or use one of these")
     if isinstance(runtime, Runtime):
         return runtime
     if runtime not in RUNTIMES:
         raise UserError(
             f"runtime {runtime!r} does not exist; use {', '.join(RUNTIMES)}, or your own as package.module:name"
         )
-    return OnnxRuntime(provider) if runtime == "onnx" else RUNTIMES[runtime]()
+    made: Any = RUNTIMES[runtime]
+    return made(provider) if provider else made()  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager

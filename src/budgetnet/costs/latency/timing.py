@@ -103,33 +103,42 @@ def _array(value: Any) -> Array:
     return np.asarray(value, np.float64)
 
 
-def interleave(network: Callable[[], Run], reference: Callable[[], Run], *, seconds: float, rounds: int) -> Series:
+def interleave(
+    network: Callable[[], Run],
+    reference: Callable[[], Run],
+    *,
+    seconds: float,
+    rounds: int,
+    clock: Callable[[Run], float] | None = None,
+) -> Series:
     """Runs network and reference in turns for about so long, in rounds that each prepare both anew.
 
-    Where things lie in memory changes times by some per cent: fresh rounds average over it.
+    Where things lie in memory changes times by some per cent: fresh rounds average over it. A clock that times a run by
+    itself, such as the events of an accelerator, leaves out what other processes do to this one.
     """
+    timed = _timed if clock is None else lambda run: _by_clock(clock, run)
     series: list[Series] = []
     for _ in range(rounds):
         a, b = network(), reference()
-        cost, beside = _warm(a), _warm(b)
+        cost, beside = _warm(a, timed), _warm(b, timed)
         runs = int(np.clip(round(cost / beside), *REFERENCE_RUNS))
         least, most = (-(-limit // rounds) for limit in PAIRS)
-        series.append(_pairs(a, b, runs, range(least, most), seconds / rounds))
+        series.append(_pairs(a, b, runs, range(least, most), seconds / rounds, timed))
     return join(series)
 
 
-def _warm(run: Run, least: int = 3, seconds: float = 0.01) -> float:
+def _warm(run: Run, timed: Callable[[Run], _Timed], least: int = 3, seconds: float = 0.01) -> float:
     """Runs until caches and allocators have settled; the best time."""
     best, begin, count = float("inf"), time.perf_counter(), 0
     while count < least or (time.perf_counter() - begin < seconds and count < 20):
-        start = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, timed(run).seconds)
         count += 1
     return best
 
 
-def _pairs(network: Run, reference: Run, runs: int, pairs: range, seconds: float) -> Series:
+def _pairs(
+    network: Run, reference: Run, runs: int, pairs: range, seconds: float, timed: Callable[[Run], _Timed]
+) -> Series:
     """Pairs until the time is over, and for a while longer if too few of them were undisturbed."""
     rows: list[tuple[float, float, bool, float]] = []
     begin, calm = time.perf_counter(), 0
@@ -138,8 +147,8 @@ def _pairs(network: Run, reference: Run, runs: int, pairs: range, seconds: float
             passed = time.perf_counter() - begin
             if len(rows) >= pairs.start and passed > seconds * (1 if calm >= pairs.start else PATIENCE):
                 break
-            run = _timed(network)
-            beside = [_timed(reference) for _ in range(runs)]
+            run = timed(network)
+            beside = [timed(reference) for _ in range(runs)]
             disturbed = run.disturbed or all(other.disturbed for other in beside)
             rows.append((run.seconds, _typical(beside), disturbed, run.processor))
             calm += not disturbed
@@ -162,6 +171,11 @@ def _timed(run: Run) -> _Timed:
     seconds = time.perf_counter() - start
     processor = time.thread_time() - processor
     return _Timed(seconds, _switches() != before, processor)
+
+
+def _by_clock(clock: Callable[[Run], float], run: Run) -> _Timed:
+    seconds = clock(run)
+    return _Timed(seconds, False, seconds)
 
 
 def _typical(runs: Sequence[_Timed]) -> float:
