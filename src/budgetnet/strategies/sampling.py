@@ -36,8 +36,8 @@ class Sampling:
     connected: bool = True
 
     def draw(self, state: SearchState, phase: str, number: int, batch: int, processes: Processes = ALONE) -> Draw:
-        """The architectures of a step, each process's own."""
-        groups = batch if self.groups == PER_EXAMPLE else min(self.groups, batch)
+        """The architectures of a step, each process's own: together they have as many as one process alone."""
+        groups = batch if self.groups == PER_EXAMPLE else min(-(-self.groups // processes.count), batch)
         source = generator_of(phase, self.seed, number, *(() if processes.alone else (processes.rank,)))
         distribution = state.searching.distribution
         return distribution.sample(groups, source, stratified=self.stratified, connected=self.connected)
