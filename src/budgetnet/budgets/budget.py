@@ -101,8 +101,15 @@ def parse(
 ) -> Budget:
     """`NAME[(arguments)]<=VALUE[unit | %]`; a share is of the full network.
 
-    `costs` maps short names to `package.module:name`; `example` is a batch for costs that depend on the input; `own`
-    are the names of code that the user gave to this process.
+    Args:
+        budget: The text, or a cost and a maximum in its base unit.
+        net: The super network.
+        costs: `package.module:name` by short name.
+        example: A batch for costs that depend on the input.
+        own: The names of code that the user gave to this process.
+
+    Returns:
+        The budget.
     """
     if isinstance(budget, tuple):
         return _from_pair(budget, net, example, own)
@@ -116,7 +123,17 @@ def parse(
 def depends_on_batch(
     budget: BudgetLike, net: SuperNetwork, costs: Mapping[str, str] | None = None, *, own: Collection[str] = ()
 ) -> bool:
-    """Whether the cost of a budget needs a batch of data to be evaluated."""
+    """Whether the cost of a budget needs a batch of data to be evaluated.
+
+    Args:
+        budget: The budget, as text or pair.
+        net: The super network.
+        costs: `package.module:name` by short name.
+        own: The names of code that the user gave to this process.
+
+    Returns:
+        True if it does.
+    """
     if isinstance(budget, tuple):
         return bind(budget[0], net, own=own).takes_batch
     return _meter(_parts(budget)[0], net, costs, own).takes_batch
@@ -135,7 +152,14 @@ def _meter(name: str, net: SuperNetwork, costs: Mapping[str, str] | None, own: C
 
 
 def as_budgets(budgets: str | Sequence[BudgetLike] | Mapping[str, Any]) -> list[BudgetLike]:
-    """Budgets in any form as a list: a number in a dict is in the cost's base unit."""
+    """Budgets in any form as a list: a number in a dict is in the cost's base unit.
+
+    Args:
+        budgets: One text, several budgets, or a dict of costs to maxima.
+
+    Returns:
+        A list that `parse_all` takes.
+    """
     if isinstance(budgets, str):
         return [budgets]
     if isinstance(budgets, Mapping):
@@ -151,7 +175,18 @@ def parse_all(
     *,
     own: Collection[str] = (),
 ) -> list[Budget]:
-    """Several budgets; two for one cost are refused, since the looser one says nothing."""
+    """Several budgets; two for one cost are refused, since the looser one says nothing.
+
+    Args:
+        budgets: The budgets, as texts or pairs.
+        net: The super network.
+        costs: `package.module:name` by short name.
+        example: A batch for costs that depend on the input.
+        own: The names of code that the user gave to this process.
+
+    Returns:
+        The budgets in their order.
+    """
     parsed: dict[str, Budget] = {}
     for budget in (parse(text, net, costs, example, own=own) for text in budgets):
         if budget.name in parsed:
@@ -190,19 +225,42 @@ def _share(text: str) -> float:
 
 
 def set_deadline(budgets: Sequence[Budget], until: float) -> None:
-    """Lets costs of a user's own be asked until then (`time.monotonic`), see `Meter.until`."""
+    """Lets costs of a user's own be asked until then (`time.monotonic`), see `Meter.until`.
+
+    Args:
+        budgets: The budgets.
+        until: The time at which no further question is asked.
+    """
     for budget in budgets:
         budget.meter.until = until
 
 
 def penalty(budgets: Sequence[Budget], costs: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """Σ_b λ_b · max(0, C_b / C_b,max − 1) for each architecture (equation 4, costs divided by their budget)."""
+    """Σ_b λ_b · max(0, C_b / C_b,max − 1) for each architecture (equation 4, costs divided by their budget).
+
+    Args:
+        budgets: The budgets.
+        costs: For each budget the cost of every architecture.
+        weights: λ of each budget.
+
+    Returns:
+        A penalty for each architecture.
+    """
     parts = zip(budgets, costs, weights, strict=True)
     return torch.stack([weight * budget.violation(cost).clamp_min(0) for budget, cost, weight in parts]).sum(0)
 
 
 def within_all(budgets: Sequence[Budget], gates: Tensor, batch: Any = None) -> Tensor:
-    """Which rows of gates connect and are within every budget, as far as `evaluate` knows."""
+    """Which rows of gates connect and are within every budget, as far as `evaluate` knows.
+
+    Args:
+        budgets: The budgets, at least one.
+        gates: Architectures × edges.
+        batch: A batch for costs that depend on the input.
+
+    Returns:
+        A truth value for each row.
+    """
     if not budgets:
         raise UserError('no budget was given; write at least one, such as "macs<=60%"')
     graph = budgets[0].meter.graph
@@ -221,12 +279,30 @@ def _likely_cost(meter: Meter, gates: Tensor, batch: Any) -> Tensor:
 
 
 def proven_within(budgets: Sequence[Budget], architecture: Architecture, batches: Sequence[Any] = ()) -> bool:
-    """Whether an architecture holds every budget by evidence, with room for worse evidence the next time."""
+    """Whether an architecture holds every budget by evidence, with room for worse evidence the next time.
+
+    Args:
+        budgets: The budgets.
+        architecture: The architecture.
+        batches: Batches that stand for the data where a cost depends on it.
+
+    Returns:
+        Whether the cautious bound of every evidence is within its budget.
+    """
     return all(budget.meter.evidence(architecture, batches).cautious <= budget.maximum for budget in budgets)
 
 
 def tightened(budgets: Sequence[Budget], architecture: Architecture, batches: Sequence[Any] = ()) -> list[Budget]:
-    """The budgets lowered by as much as this architecture's evidence is worse than what `evaluate` thinks of it."""
+    """The budgets lowered by as much as this architecture's evidence is worse than what `evaluate` thinks of it.
+
+    Args:
+        budgets: The budgets.
+        architecture: An architecture that should have held them.
+        batches: Batches that stand for the data where a cost depends on it.
+
+    Returns:
+        The budgets; one that the architecture holds is as it was.
+    """
     return [_tightened(budget, architecture, batches) for budget in budgets]
 
 

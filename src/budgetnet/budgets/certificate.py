@@ -244,5 +244,12 @@ def _entry(budget: Limit, deliverable: Deliverable) -> BudgetEntry:
 
 
 def file_checksums(paths: Sequence[Path]) -> dict[str, str]:
-    """Checksums of the files that a certificate is for, by name."""
+    """Checksums of the files that a certificate is for, by name.
+
+    Args:
+        paths: The files.
+
+    Returns:
+        SHA-256 by file name.
+    """
     return {path.name: sha256(read_bytes(path)) for path in paths}

@@ -196,7 +196,15 @@ def nonnegative_least_squares(matrix: Array, target: Array, sweeps: int = 2000, 
 
 
 def error(predicted: Array, measured: Array) -> float:
-    """The mean absolute error, relative to what was measured."""
+    """The mean absolute error, relative to what was measured.
+
+    Args:
+        predicted: Predictions.
+        measured: What was measured, in the same unit.
+
+    Returns:
+        The mean of |predicted / measured − 1|.
+    """
     return float(np.mean(np.abs(predicted / measured - 1)))
 
 

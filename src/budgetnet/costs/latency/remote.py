@@ -30,6 +30,7 @@ TOKEN_FILE = f"{TOKEN}_FILE"
 """The environment variable that may name a file which holds the token."""
 
 PORT = 8700
+"""The meter's port where an address has none."""
 PATIENCE = 60.0
 """Seconds of silence after which a target counts as gone."""
 BUSY_PATIENCE = 900.0
@@ -41,6 +42,7 @@ TIMEOUT = 300.0
 LONGEST = 1 << 24
 """Bytes of the longest answer."""
 SOFTWARE = ("python", "numpy", "onnxruntime")
+"""Versions that a certificate takes from a target's answer; whatever else is in it is left out."""
 KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
 """A device that loses its power during a measurement says nothing: it is missed after half a minute."""
 
@@ -106,7 +108,17 @@ class Target:
     def memory(
         self, network: bytes, reference: bytes, *, batch: int, threads: int = 1
     ) -> tuple[int, Mapping[str, Any]]:
-        """Bytes that loading and running a network adds to a process on the target, and the machine."""
+        """Bytes that loading and running a network adds to a process on the target, and the machine.
+
+        Args:
+            network: The ONNX file to measure.
+            reference: The ONNX file of the reference network, which runs before it.
+            batch: Inputs at a time.
+            threads: Threads of the runtime.
+
+        Returns:
+            The bytes, and the machine that found them.
+        """
         request = Request("memory", batch, threads, 1.0, 1, PROVIDER, len(reference))
         value = self._ask("POST", "/measure", request.to_bytes() + reference + network)
         found = value.get("memory")

@@ -71,23 +71,61 @@ class Runtime:
         return to_onnx(fold(network), input_shape, scaled=True, pieces=pieces).SerializeToString()
 
     def load(self, exported: Any, threads: int) -> Any:
-        """A fresh instance that is ready to run on so many threads."""
+        """A fresh instance that is ready to run on so many threads.
+
+        Args:
+            exported: What `export` made.
+            threads: Threads to run on.
+
+        Returns:
+            Whatever `run` takes.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define load")
 
     def run(self, loaded: Any, inputs: Any) -> Any:
-        """Runs a loaded network on inputs, and returns when the outputs are there."""
+        """Runs a loaded network on inputs, and returns when the outputs are there.
+
+        Args:
+            loaded: What `load` returned.
+            inputs: What `inputs` returned.
+
+        Returns:
+            The outputs, in the runtime's own form.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define run")
 
     def inputs(self, images: Array) -> Any:
-        """A batch in the form that `run` takes."""
+        """A batch in the form that `run` takes.
+
+        Args:
+            images: Inputs, batch first.
+
+        Returns:
+            The same, as `run` takes them.
+        """
         return images
 
     def outputs(self, found: Any) -> Array:
-        """What `run` returned, as an array."""
+        """What `run` returned, as an array.
+
+        Args:
+            found: The outputs of one run.
+
+        Returns:
+            Numbers, batch first.
+        """
         return np.asarray(found, np.float32)
 
     def subject(self, exported: Any, images: Array) -> Subject:
-        """What is to be measured; work that comes before any measurement is done here."""
+        """What is to be measured; work that comes before any measurement is done here.
+
+        Args:
+            exported: What `export` made.
+            images: Inputs, batch first.
+
+        Returns:
+            What `measure` takes.
+        """
         return Subject(exported, self.inputs(images))
 
     def reference(self) -> Subject:
@@ -143,7 +181,12 @@ class Runtime:
 
 
 def check(batch: int, threads: int) -> None:
-    """Refuses what no runtime can do, before any work."""
+    """Refuses what no runtime can do, before any work.
+
+    Args:
+        batch: Inputs at a time.
+        threads: Threads of the runtime.
+    """
     for name, value in (("batch", batch), ("threads", threads)):
         if value < 1:
             raise UserError(f"{name}={value} cannot be measured; use 1 or more")

@@ -25,8 +25,11 @@ HEADER = 4096
 MOST = {"batch": 1024, "threads": 256, "seconds": 20.0, "rounds": 32}
 """The most that a request may ask for."""
 WHAT = ("latency", "memory")
+"""What can be measured."""
 PROVIDER = "CPUExecutionProvider"
+"""ONNX Runtime's execution provider unless another is asked for: the processor, which every device has."""
 MEMORY_RUNS = 3
+"""Runs of a network before its memory is read: a runtime may allocate more in the second."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,14 @@ class Request:
 
     @staticmethod
     def from_bytes(line: bytes) -> Request:
-        """The first line of a request, checked: every number positive and within what a meter does."""
+        """The first line of a request, checked: every number positive and within what a meter does.
+
+        Args:
+            line: The line, from anybody.
+
+        Returns:
+            The request.
+        """
         try:
             values = json.loads(line)
             request = Request(**values)
@@ -72,7 +82,14 @@ def _classes(kind: Any) -> tuple[type, ...]:
 
 
 def read(body: io.BufferedIOBase) -> tuple[Request, bytes, bytes]:
-    """The parts of a request: what to do, the reference network, the network."""
+    """The parts of a request: what to do, the reference network, the network.
+
+    Args:
+        body: The whole request.
+
+    Returns:
+        The request, the bytes of the reference and those of the network.
+    """
     line = body.readline(HEADER)
     request = Request.from_bytes(line)
     rest = body.read()
@@ -83,7 +100,16 @@ def read(body: io.BufferedIOBase) -> tuple[Request, bytes, bytes]:
 
 
 def measure(request: Request, reference: bytes, network: bytes) -> dict[str, Any]:
-    """The answer to a request: samples of times, or of memory; and the machine."""
+    """The answer to a request: samples of times, or of memory; and the machine.
+
+    Args:
+        request: What to do.
+        reference: The bytes of the reference network.
+        network: The bytes of the network.
+
+    Returns:
+        Plain values for JSON.
+    """
     for model in (reference, network):
         screen(model)
     function = _latency if request.what == "latency" else _memory
@@ -163,7 +189,12 @@ def _status(key: str) -> int:
 
 
 def limit(seconds: int, memory: int) -> None:
-    """Limits on this process: processor seconds, bytes of memory, and no file longer than nothing."""
+    """Limits on this process: processor seconds, bytes of memory, and no file longer than nothing.
+
+    Args:
+        seconds: Seconds of the processor.
+        memory: Bytes of memory.
+    """
     import resource
 
     for name, most in (

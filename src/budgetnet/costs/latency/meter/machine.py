@@ -47,7 +47,14 @@ def _memory() -> int | None:
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
-    """The versions of packages, where they are installed."""
+    """The versions of packages, where they are installed.
+
+    Args:
+        packages: Their names.
+
+    Returns:
+        Versions by name.
+    """
     found = {}
     for package in packages:
         try:

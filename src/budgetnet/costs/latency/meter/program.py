@@ -79,7 +79,11 @@ def _serve(server: Server, token: str | None) -> None:
 
 
 def write_program(path: Path) -> None:
-    """Writes the whole meter as one file, which any Python 3.11 or later runs: `python3 meter.pyz`."""
+    """Writes the whole meter as one file, which any Python 3.11 or later runs: `python3 meter.pyz`.
+
+    Args:
+        path: The file to write, such as meter.pyz.
+    """
     package = Path(__file__).parents[3]
     with path.open("wb") as file:
         file.write(b"#!/usr/bin/env python3\n")
