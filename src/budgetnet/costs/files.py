@@ -91,7 +91,9 @@ class FileSize(Cost):
         key = architecture.live().kept
         if key not in self._known:
             network = fold(extract(self.net, architecture).cpu())
-            model = to_onnx(network, self.net.input_shape, scaled=True, pieces=self._pieces).SerializeToString()
+            shape, dtype = self.net.input_shape, self.net.input_dtype
+            made = to_onnx(network, shape, scaled=dtype.is_floating_point, pieces=self._pieces, dtype=dtype)
+            model = made.SerializeToString()
             self._known[key] = len(model if self.precision == "fp32" else roughly_int8(model, self.net.input_shape))
         return self._known[key]
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from budgetnet.budgets.budget import Budget
 from budgetnet.budgets.certificate import BudgetEntry, Certificate
 from budgetnet.costs import file_size, macs, params, size
-from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.results import BudgetResult, Summary
@@ -116,8 +115,8 @@ def _file_size(job: Job, kept: Architecture, certificate: Certificate) -> int | 
     measured = [entry.measured for entry in certificate.budgets if entry.cost == "file_size"]
     try:
         return round(measured[0] if measured else file_size(job.net).evidence(kept).value)
-    except UserError:
-        return None  # such a network is refused by the export, with the reason
+    except Exception:  # a module of the user's may contain anything, and a finished run is not lost for a number
+        return None
 
 
 def int8_test(job: Job, folder: RunFolder) -> float | None:
