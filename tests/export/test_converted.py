@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 from budgetnet.export.folding import fold
 from budgetnet.export.onnx_graph import to_onnx
@@ -41,3 +41,13 @@ def test_an_exported_network_computes_the_same(name: str) -> None:
     numbers = [((t + 1) * 127.5 if name == "resnet" else t).numpy() for t in given]
     (found,) = session.run(["logits"], dict(zip(names, numbers, strict=True)))
     assert torch.allclose(torch.from_numpy(found), expected, atol=1e-4)
+
+
+def test_a_norm_of_tokens_after_a_linear_layer_is_left_alone() -> None:
+    """As many tokens as features: only the number of dimensions tells what the norm scales."""
+    norm = nn.BatchNorm1d(6)
+    torch.nn.init.normal_(norm.running_mean)
+    torch.nn.init.uniform_(norm.weight)
+    module, x = nn.Sequential(nn.Sequential(nn.Linear(4, 6), norm)).eval(), torch.randn(3, 6, 4)
+    assert torch.allclose(fold(module)(x), module(x), atol=1e-6)
+    assert torch.allclose(fold(fx.symbolic_trace(module))(x), module(x), atol=1e-6)

@@ -1,22 +1,30 @@
-"""Batch norm folded into the layer before it: the same function in eval mode, with fewer operations."""
+"""Batch norm folded into the convolution before it: the same function in eval mode, with fewer operations.
+
+A batch norm after a linear layer stays: whether it scales the layer's features, or the tokens of a sequence, depends on
+the number of dimensions, which a network alone does not tell.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from torch import fx, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 M = TypeVar("M", bound=nn.Module)
 
-_NORMS = {nn.Conv1d: nn.BatchNorm1d, nn.Conv2d: nn.BatchNorm2d, nn.Conv3d: nn.BatchNorm3d, nn.Linear: nn.BatchNorm1d}
+_NORMS: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Conv1d: nn.BatchNorm1d,
+    nn.Conv2d: nn.BatchNorm2d,
+    nn.Conv3d: nn.BatchNorm3d,
+}
 
 
 def fold(module: M) -> M:
-    """A copy in eval mode; its graph and `nn.Sequential`s hold no batch norm after a convolution or linear layer."""
+    """A copy in eval mode; its graph and `nn.Sequential`s hold no batch norm after a convolution."""
     folded = copy.deepcopy(module).eval()
     for parent in list(folded.modules()):
         for name, child in list(parent.named_children()):
@@ -67,6 +75,6 @@ def _foldable(layer: nn.Module, norm: nn.Module) -> bool:
     return type(norm) is _NORMS.get(type(layer)) and norm.running_mean is not None
 
 
-def _fuse(layer: nn.Module, norm: nn.Module) -> nn.Module:
-    fuse: Callable[[Any, Any], nn.Module] = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
-    return fuse(layer, norm)
+def _fuse(layer: Any, norm: Any) -> nn.Module:
+    fused: nn.Module = fuse_conv_bn_eval(layer, norm)
+    return fused

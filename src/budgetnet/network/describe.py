@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -90,7 +90,7 @@ class _OnMeta(nn.Module):
 
 @dataclass(frozen=True)
 class Row:
-    """One operation of a super network."""
+    """One operation of a super network; `goes` are the multiply-adds and parameters that go with a branch."""
 
     place: str
     kind: str
@@ -98,6 +98,7 @@ class Row:
     macs: float
     params: float
     reason: str = ""
+    goes: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,8 @@ class Summary:
         width = max(len(row.place) for row in self.rows)
         lines.append(f"{'place':{width}}  {'kind':10} units   macs  params")
         for row in self.rows:
-            shares = (100 * row.macs / max(1.0, self.macs), 100 * row.params / max(1.0, self.params))
+            macs, params = row.goes or (row.macs, row.params)
+            shares = (100 * macs / max(1.0, self.macs), 100 * params / max(1.0, self.params))
             line = f"{row.place:{width}}  {row.kind:10} {row.units or '':>5} {shares[0]:5.1f}% {shares[1]:6.1f}%"
             lines.append(f"{line}  {row.reason}".rstrip())
         return "\n".join(lines)
@@ -155,7 +157,8 @@ def describe(net: Described, reasons: Mapping[str, str] | None = None) -> Summar
     reasons = net.reasons if reasons is None else reasons
     rows = []
     spared = _spared(net)
-    for operation, module, work in zip(net.graph.operations, net.edge_modules, work_by_call(net), strict=True):
+    works = work_by_call(net)
+    for operation, module, work in zip(net.graph.operations, net.edge_modules, works, strict=True):
         params = float(sum(parameter.numel() for parameter in module.parameters()))
         macs = sum(work.values())
         edge = net.graph.edges[operation.edges[0]]
@@ -166,11 +169,25 @@ def describe(net: Described, reasons: Mapping[str, str] | None = None) -> Summar
             names = module.axes if isinstance(module, Region) else ()
             place = ", ".join(axis.name for axis in names) or operation.name
             why = next((reasons[key] for key in _layers(module) if key in reasons), "") if kind == "fixed" else ""
-            rows.append(Row(place, kind, len(operation.edges) if operation.bundle else 0, macs, params, why))
+            goes = _goes(net, operation.edges[0], works) if kind == "branch" else None
+            rows.append(Row(place, kind, len(operation.edges) if operation.bundle else 0, macs, params, why, goes))
     ends = [part for part in (net.prelude, net.stem, net.head) if part is not None]
     total = sum(row.params for row in rows) + sum(p.numel() for part in ends for p in part.parameters())
     choices = int((~net.graph.fixed).sum())
     return Summary(net.name, tuple(rows), choices, sum(row.macs for row in rows), float(total))
+
+
+def _goes(net: Described, edge: int, works: Sequence[Mapping[str, float]]) -> tuple[float, float]:
+    """The multiply-adds and parameters of everything that is dead without an edge."""
+    row = torch.ones(1, len(net.graph.edges), dtype=torch.bool)
+    row[0, edge] = False
+    live = net.graph.live(row)[0].tolist()
+    macs = params = 0.0
+    for operation, module, work in zip(net.graph.operations, net.edge_modules, works, strict=True):
+        if not any(live[unit] for unit in operation.edges):
+            macs += sum(work.values())
+            params += sum(parameter.numel() for parameter in module.parameters())
+    return macs, params
 
 
 def _spared(net: Described) -> Tensor:

@@ -75,4 +75,4 @@ def _converted(made: object, name: str, example: torch.Tensor | None, weights: s
         return model
     if inputs is None:
         raise UserError(f"{name} gave a model without example inputs; return (model, example_inputs) from the builder")
-    return from_model(model, inputs, name=name.rpartition(":")[2])
+    return from_model(model, inputs, name=name.rpartition(":")[2], trained=weights is not None)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import budgetnet
 from budgetnet.errors import UserError
 from budgetnet.spaces.from_model import from_model
-from tests.models import table
+from tests.models import MODELS, table
 
 
 class Model(nn.Module):
@@ -184,3 +184,24 @@ def test_describe_names_what_was_found() -> None:
     assert "first" in text
     assert "bundle" in text
     assert "100 % of the multiply-adds can be dropped or narrowed" in text
+
+
+def test_describe_shows_what_goes_with_a_branch() -> None:
+    """The rows of branches have the work of everything that is dead without them, though it is in other rows."""
+    net = from_model(MODELS["resnet"][0](), MODELS["resnet"][1](2))
+    found = net.describe()
+    branches = [row for row in found.rows if row.kind == "branch"]
+    assert len(branches) == 3
+    for row in branches:
+        without = torch.tensor([edge.name != row.place for edge in net.graph.edges])
+        small = budgetnet.extract(net, net.graph.architecture(without))
+        assert row.goes is not None
+        assert row.goes[1] == found.params - sum(p.numel() for p in small.parameters())
+        assert 0 < row.goes[0] < found.macs
+
+
+def test_weights_are_trained_unless_said_otherwise_and_images_lie_channels_last() -> None:
+    assert from_model(table(), X).trained
+    assert not from_model(table(), X, trained=False).trained
+    formats = {name: from_model(MODELS[name][0](), MODELS[name][1](2)).memory_format for name in ("resnet", "vit")}
+    assert formats == {"resnet": torch.channels_last, "vit": torch.contiguous_format}

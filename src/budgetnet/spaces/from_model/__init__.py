@@ -27,6 +27,7 @@ def from_model(
     round_to: int | None = None,
     ignore: Sequence[str] = (),
     name: str | None = None,
+    trained: bool = True,
 ) -> SuperNetwork:
     """A model as a super network: its residual branches can be dropped, its hidden channels and heads narrowed.
 
@@ -40,6 +41,7 @@ def from_model(
         round_to: Keep the number of channels of every unit at a multiple of this.
         ignore: Names of modules that stay as they are.
         name: The name of the super network; that of the model's class by default.
+        trained: Whether the model's weights are trained, so that a search starts from them; otherwise it trains anew.
 
     Returns:
         The super network. `net(inputs, gates)` takes the inputs as one argument, as `example_inputs`.
@@ -62,11 +64,27 @@ def from_model(
         name=name or type(model).__name__,
         activation=found.activations,
         prelude=found.builder.prelude(),
-        trained=True,
+        trained=trained,
     )
     net.reasons = found.reasons
     _compare(model, net, traced.examples)
+    net.memory_format = _memory_format(net, traced.examples)
     return net.train(model.training)
+
+
+def _memory_format(net: SuperNetwork, examples: tuple[Tensor, ...]) -> torch.memory_format:
+    """Channels last for networks of convolutions, which are faster so, unless a layer cannot take it."""
+    convolutions = sum(isinstance(module, nn.Conv2d) for module in net.modules())
+    images = [i for i, tensor in enumerate(examples) if tensor.dim() == 4 and tensor.is_floating_point()]
+    if convolutions < 2 or not images:
+        return torch.contiguous_format
+    laid = [x.contiguous(memory_format=torch.channels_last) if i in images else x for i, x in enumerate(examples)]
+    try:
+        with torch.no_grad():
+            net.eval()(net.inputs.pack(laid))
+    except RuntimeError:  # a view of what does not lie so in memory
+        return torch.contiguous_format
+    return torch.channels_last
 
 
 def _check(model: nn.Module, slices: int, round_to: int | None, ignore: Sequence[str]) -> None:
