@@ -3,7 +3,9 @@
 The models of the tests in plain torch, which are tiny, those of `transformers` as small as the tests build them and in
 their standard sizes (random weights), and a real sentence encoder. Writes the table of docs/own-models.md too.
 
-    python -m benchmarks.own_models
+    python -m benchmarks.own_models [--architectures 100]
+
+Of every small model, so many random architectures are compared with their extracted twins, in outputs and gradients.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ PAGE = ROOT / "docs" / "own-models.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 MOSTLY = ("ResNet", "MobileNetV2", "ViT", "BERT")
 """Models of which at least 80 % of the multiply-adds must be free to go."""
+
+SMALL = ("plain torch, tiny", "transformers, small")
+"""Where the models are from whose architectures are compared with their extracted twins."""
 
 Make = Callable[[], nn.Module]
 Inputs = Callable[[int], Any]
@@ -64,6 +69,14 @@ def converted(make: Make, inputs: Inputs) -> dict[str, Any]:
     }
 
 
+def exact(make: Make, inputs: Inputs, count: int) -> dict[str, Any]:
+    """How many random architectures were compared with their extracted twins; one that differs is an error."""
+    from tests.spaces.from_model.exactness import check_an_architecture_is_its_extracted_twin, make_case
+
+    check_an_architecture_is_its_extracted_twin(make_case(make, inputs), count)
+    return {"equal_to_extracted": count}
+
+
 def page(rows: list[dict[str, Any]]) -> str:
     """The rows as a table in Markdown."""
     lines = [
@@ -82,11 +95,13 @@ def page(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Converts every model, and writes the result and the table."""
-    arguments(__doc__)
+    options = arguments(__doc__, architectures=100)
     pin_threads(1)
     rows = []
     for source, name, make, inputs in models():
         rows.append({"model": name, "from": source, **converted(make, inputs)})
+        if options.architectures and source in SMALL and "refused" not in rows[-1]:
+            rows[-1] |= exact(make, inputs, options.architectures)
         print(rows[-1], flush=True)
     free = {row["model"]: row.get("free_share", 0.0) for row in rows if row["from"] == "transformers, standard"}
     met = all(free[name] >= 0.8 for name in MOSTLY)

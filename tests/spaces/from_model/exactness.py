@@ -19,7 +19,7 @@ from budgetnet.network.slices import Region
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces.from_model import from_model
 
-ARCHITECTURES = 10
+ARCHITECTURES = 100
 
 
 @dataclass
