@@ -1,6 +1,6 @@
 """Mutated run folders, checkpoints, model files, configurations, architecture files and texts: no traceback, no hang.
 
-`python -m benchmarks.fuzz --cases 50000 --texts 10000` takes about an hour on one core; the tests run the same cases
+`python -m benchmarks.fuzz --cases 50000 --texts 10000` takes about a quarter of an hour on a free core; the tests run the same cases
 with smaller numbers. A case is one file of a copied run changed, and one command that reads it.
 """
 
