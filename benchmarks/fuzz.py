@@ -1,7 +1,7 @@
 """Mutated run folders, checkpoints, model files, configurations, architecture files and texts: no traceback, no hang.
 
-`python -m benchmarks.fuzz --cases 50000 --texts 10000` takes about a quarter of an hour on a free core; the tests run the same cases
-with smaller numbers. A case is one file of a copied run changed, and one command that reads it.
+`python -m benchmarks.fuzz --cases 50000 --texts 10000` takes about a quarter of an hour on a free core; the tests run
+the same cases with smaller numbers. A case is one file of a copied run changed, and one command that reads it.
 """
 
 from __future__ import annotations

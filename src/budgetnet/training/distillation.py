@@ -21,8 +21,8 @@ from budgetnet.training.tasks import Task
 
 WEIGHT, TEMPERATURE = 0.5, 2.0
 """The teacher's share of the loss, and what logits are divided by. T²·KL has gradients up to T times those of cross
-entropy: no network of `benchmarks.distillation`
-loses more than about a point at 2; at 4 with a larger weight one loses five."""
+entropy: no network of `benchmarks.distillation` loses more than about a point at 2; at 4 with a larger weight one loses
+five."""
 ARGUMENT = "teacher"
 """A user's loss with a third argument of this name takes the teacher's outputs itself."""
 
