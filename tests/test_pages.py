@@ -133,6 +133,12 @@ def test_a_command_of_a_page_is_understood(page: str, line: str) -> None:
     assert given <= taken | {"--help"} or command.context_settings.get("ignore_unknown_options")
 
 
+def test_every_benchmark_is_on_its_page() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    for program in (ROOT / "benchmarks").glob("[a-z]*.py"):
+        assert f"`{program.stem}`" in text, program.stem
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_code_of_a_page_is_python(page: Path) -> None:
     for language, text in blocks(page):
