@@ -108,4 +108,21 @@ def test_files_of_a_network_with_several_inputs_reproduce_predict(tmp_path: Path
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-4, rtol=1e-4)
     program = torch.export.load(result.export(tmp_path / "model.pt2").path).module()
     with torch.no_grad():
-        torch.testing.assert_close(program(tokens, padding), expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(program(**inputs), expected, atol=1e-4, rtol=1e-4)
+        delivered = torch.export.load(tmp_path / "run" / "network.pt2").module()
+        torch.testing.assert_close(delivered(**inputs), expected, atol=1e-4, rtol=1e-4)
+    opened = budgetnet.load(tmp_path / "run")
+    torch.testing.assert_close(opened.predict(inputs), expected)
+    assert opened.certify().holds
+    assert opened.certify("params<=1G").budgets[0].measured == sum(p.numel() for p in opened.network.parameters())
+    torch.testing.assert_close(
+        torch.from_numpy(
+            onnxruntime.InferenceSession(opened.export(tmp_path / "again.onnx").path.read_bytes()).run(
+                None, {name: value.numpy() for name, value in inputs.items()}
+            )[0]
+        ),
+        expected,
+        atol=1e-4,
+        rtol=1e-4,
+    )
+    assert opened.export(tmp_path / "again.safetensors").difference < 1e-4

@@ -18,7 +18,7 @@ from budgetnet.export.folding import fold
 from budgetnet.export.int8 import quantise
 from budgetnet.export.onnx_graph import to_onnx
 from budgetnet.export.pieces import need_onnx, quiet
-from budgetnet.export.rebuilding import check_shapes, empty, parse, rebuild
+from budgetnet.export.rebuilding import check_shapes, empty, examples_of, parse, rebuild
 from budgetnet.export.structure import describe
 
 Given = Tensor | tuple[Tensor, ...]
@@ -131,10 +131,14 @@ def program(
     spec: Any = getattr(network, "meta", {}).get("inputs")
     several = spec is not None and len(spec.names) > 1
     example = spec.tensors(spec.example(2, "cpu")) if several else (torch.zeros((2, *input_shape), dtype=dtype),)
+    named = dict(zip(spec.names, example, strict=True)) if several and spec.kind == "dict" else None
     batch = torch.export.Dim("batch")
+    free = {0: batch}
     try:
         with quiet(), torch.no_grad():
-            return torch.export.export(network.eval(), example, dynamic_shapes=tuple({0: batch} for _ in example))
+            if named is not None:
+                return torch.export.export(network.eval(), (), named, dynamic_shapes=dict.fromkeys(named, free))
+            return torch.export.export(network.eval(), example, dynamic_shapes=tuple(free for _ in example))
     except Exception as error:  # a user's module may contain anything
         raise UserError(f"torch.export cannot take this network ({reason(error)}); use other layers") from error
 
@@ -161,7 +165,14 @@ def _load_torch(data: bytes, name: str) -> tuple[Description, Runner]:
         texts = json.loads(extra[_EXTRA])
     except Exception as error:  # torch raises many things for a file that is not its own
         raise UserError(f"torch cannot load {name} as a program ({reason(error)}); export it again") from None
-    return Description.from_strings(texts, name), lambda given: cast(Tensor, module(*tensors_of(given)))
+    names = [node.target for node in module.graph.nodes if node.op == "placeholder"]
+
+    def run(given: Given) -> Tensor:
+        tensors = tensors_of(given)
+        by_name = len(tensors) > 1 and not module._in_spec.children()[0].num_leaves
+        return cast(Tensor, module(**dict(zip(names, tensors, strict=True))) if by_name else module(*tensors))
+
+    return Description.from_strings(texts, name), run
 
 
 def _pack_safetensors(network: fx.GraphModule, description: Description) -> bytes:
@@ -186,8 +197,7 @@ def _load_safetensors(data: bytes, name: str) -> tuple[Description, Runner]:
     if STRUCTURE not in texts:
         raise UserError(f"{name} does not hold the structure of its network; export it again")
     structure = parse(texts[STRUCTURE], name)
-    example = torch.empty((2, *description.input_shape), dtype=description.dtype, device="meta")
-    check_shapes(empty(structure, name), example, name)
+    check_shapes(empty(structure, name), examples_of(structure, description, name), name)
     return description, source_runner(rebuild(structure, state, name), description)
 
 

@@ -12,8 +12,9 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -21,6 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from budgetnet.errors import UserError, reason
 from budgetnet.export.allowed import FUNCTIONS, LAYERS, METHODS, OPERATIONS, OPERATORS, TORCH
+from budgetnet.export.description import Description, checked_dtype, checked_shape
+from budgetnet.naming.values import typed
+from budgetnet.network.inputs import InputSpec
 
 VERSION = 1
 LARGESTTEXT = 2**26
@@ -28,6 +32,8 @@ LARGEST_VALUE = 2**28
 """Numbers in one tensor: weights, or what a node computes for an example."""
 DEEPEST = 32
 MOST_PARTS = 2**17
+INPUTS = "inputs"
+"""Under which a network with several inputs keeps what they look like, and a structure as well."""
 GRAPH, CONTAINER, SEQUENCE, OWN = "graph", "Module", "Sequential", "own"
 
 _PART = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}|[0-9]{1,9}")
@@ -47,7 +53,44 @@ def rebuild(structure: Any, state: Mapping[str, Tensor], where: str) -> nn.Modul
         network.load_state_dict(dict(state), assign=True)
     except RuntimeError:
         raise UserError(f"the numbers of {where} do not fit the structure of its network; export it again") from None
+    spec = inputs_of(structure, where)
+    if spec is not None:
+        network.meta = {**getattr(network, "meta", {}), INPUTS: spec}  # type: ignore[assignment]
     return network.eval()
+
+
+@dataclass(frozen=True)
+class _Takes:
+    """The inputs of a network with several, as a structure holds them."""
+
+    kind: Literal["tuple", "dict"]
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    main: int = 0
+
+
+def inputs_of(structure: Any, where: str) -> InputSpec | None:
+    """What a network with several inputs takes; None for one with a single input."""
+    written = structure.get(INPUTS) if isinstance(structure, Mapping) else None
+    if written is None:
+        return None
+    found = typed(written, _Takes, f"{where}: the inputs")
+    if not len(found.names) == len(found.shapes) == len(found.dtypes) > found.main >= 0:
+        raise UserError(f"{where} has names, shapes and types of unequal numbers of inputs; restore it")
+    if not all(_NAME.fullmatch(name) for name in found.names):
+        raise UserError(f"{where} names an input {found.names!r:.60}; names are identifiers: restore it")
+    shapes = tuple(checked_shape(shape, where) for shape in found.shapes)
+    dtypes = tuple(getattr(torch, checked_dtype(dtype, where)) for dtype in found.dtypes)
+    return InputSpec(found.kind, found.names, shapes, dtypes, found.main)
+
+
+def examples_of(structure: Any, description: Description, where: str) -> tuple[Tensor, ...]:
+    """Inputs on the meta device for the network of a structure."""
+    spec = inputs_of(structure, where)
+    if spec is not None:
+        return spec.tensors(spec.example())
+    return (torch.empty((2, *description.input_shape), dtype=description.dtype, device="meta"),)
 
 
 def empty(structure: Any, where: str) -> nn.Module:
@@ -78,11 +121,11 @@ def parse(text: str, where: str) -> Any:
         raise UserError(f"the structure in {where} is not JSON; restore it") from None
 
 
-def check_shapes(network: nn.Module, example: Tensor, where: str) -> tuple[int, ...]:
-    """The shape of the output for an example on the meta device; a value of absurd size is refused unmade."""
+def check_shapes(network: nn.Module, examples: Sequence[Tensor], where: str) -> tuple[int, ...]:
+    """The shape of the output for inputs on the meta device; a value of absurd size is refused unmade."""
     try:
         with torch.no_grad(), torch.device("meta"), _Bounded():  # type: ignore[no-untyped-call]
-            output = network.to("meta")(example)
+            output = network.to("meta")(*examples)
     except UserError:
         raise
     except Exception as error:  # a graph may do anything with shapes

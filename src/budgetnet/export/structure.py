@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from budgetnet.export.rebuilding import (
     CONSTANTS,
     CONTAINER,
     GRAPH,
+    INPUTS,
     OWN,
     SEQUENCE,
     TEXT,
@@ -23,11 +25,18 @@ from budgetnet.export.rebuilding import (
     functions,
     parameters_of,
 )
+from budgetnet.network.inputs import InputSpec
 
 
 def describe(network: nn.Module) -> dict[str, Any]:
     """The structure of a network, for JSON; a module that is not allowed is kept as the name of its class."""
-    return {"structure": VERSION, "network": _describe(network)}
+    spec: InputSpec | None = getattr(network, "meta", {}).get(INPUTS)
+    several = {INPUTS: _inputs(spec)} if spec is not None and len(spec.names) > 1 else {}
+    return {"structure": VERSION, "network": _describe(network), **several}
+
+
+def _inputs(spec: InputSpec) -> dict[str, Any]:
+    return {**asdict(spec), "dtypes": [str(dtype).removeprefix("torch.") for dtype in spec.dtypes]}
 
 
 def _describe(module: nn.Module) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, fx, nn
@@ -20,13 +19,14 @@ from budgetnet.errors import UserError
 from budgetnet.export.description import Description, checked_budgets
 from budgetnet.export.files import sha256
 from budgetnet.export.models import open_model
-from budgetnet.export.rebuilding import check_shapes, empty, rebuild
+from budgetnet.export.rebuilding import INPUTS, check_shapes, empty, examples_of, rebuild
 from budgetnet.export.structure import describe
 from budgetnet.naming import own_names
 from budgetnet.naming.files import read_bytes
 from budgetnet.naming.values import typed
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture, Edge, Graph
+from budgetnet.network.inputs import InputSpec, Prelude
 from budgetnet.network.slices import Region
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.folder import RunFolder
@@ -167,7 +167,7 @@ def _from_structure(
     folder: RunFolder, description: Description, text: str, weights: bytes
 ) -> tuple[SuperNetwork, Architecture, fx.GraphModule]:
     """A run on a network of the user's, from its structure and its weights alone."""
-    file, shape, dtype = folder.path / STRUCTURE_FILE, description.input_shape, description.dtype
+    file = folder.path / STRUCTURE_FILE
     if not file.exists():
         raise UserError(
             f"{folder.path} is of a network of your own, and has no {STRUCTURE_FILE}; name its space with --space, "
@@ -178,15 +178,45 @@ def _from_structure(
     network = rebuild(structure, _numbers(weights, folder.path), str(file))
     if not isinstance(network, fx.GraphModule):
         raise UserError(f"{file} does not hold an extracted network; restore it")
-    check_shapes(empty(structure, str(file)), torch.empty((2, *shape), dtype=dtype, device="meta"), str(file))
+    check_shapes(empty(structure, str(file)), examples_of(structure, description, str(file)), str(file))
     kept = Architecture.from_json(Graph(found.edges, found.chains), text)
     return _whole(network, description), kept, network
 
 
 def _whole(network: fx.GraphModule, description: Description) -> SuperNetwork:
     """A super network that has this network as its one edge."""
-    graph, shape, dtype = Graph([Edge("network", "input", "output")]), description.input_shape, description.dtype
-    return SuperNetwork(graph, {"network": Region(network)}, input_shape=shape, input_dtype=dtype, name=OWN).eval()
+    graph = Graph([Edge("network", "input", "output")])
+    spec: InputSpec | None = network.meta.get(INPUTS)
+    if spec is None or len(spec.names) == 1:
+        shape, dtype = description.input_shape, description.dtype
+        return SuperNetwork(graph, {"network": Region(network)}, input_shape=shape, input_dtype=dtype, name=OWN).eval()
+    shape, dtype = spec.shapes[spec.main], spec.dtypes[spec.main]
+    others = [name for name in spec.names if name != spec.names[spec.main]]
+    prelude = Prelude(spec, _side_inputs(spec.names, others), [True] * len(others))
+    edge = Region(_first(network, spec.names[spec.main]), range(len(others)))
+    return SuperNetwork(
+        graph, {"network": edge}, input_shape=shape, input_dtype=dtype, name=OWN, prelude=prelude
+    ).eval()
+
+
+def _side_inputs(names: Sequence[str], others: Sequence[str]) -> fx.GraphModule:
+    """From all inputs to a tuple of some of them."""
+    graph = fx.Graph()
+    entries = {name: graph.placeholder(name) for name in names}
+    graph.output(tuple(entries[name] for name in others))
+    return fx.GraphModule(nn.Module(), graph)
+
+
+def _first(network: fx.GraphModule, name: str) -> fx.GraphModule:
+    """The network with this input before the others."""
+    graph, values = fx.Graph(), dict[fx.Node, fx.Node]()
+    entries = [node for node in network.graph.nodes if node.op == "placeholder"]
+    for node in sorted(entries, key=lambda node: node.target != name):
+        values[node] = graph.placeholder(str(node.target))
+    for node in network.graph.nodes:
+        if node.op != "placeholder":
+            values[node] = graph.node_copy(node, values.__getitem__)
+    return fx.GraphModule(network, graph)
 
 
 def measurable(network: fx.GraphModule, description: Description) -> tuple[SuperNetwork, Architecture, bool]:
