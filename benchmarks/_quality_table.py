@@ -1,6 +1,6 @@
 """The tables of search quality, from the result files of `quality` and `ranking`: wins and losses alike.
 
-python -m benchmarks._quality_table             # prints them: the README's, then those of docs/experiments.md
+python -m benchmarks._quality_table             # prints them: docs/results.md, then docs/experiments.md
 python -m benchmarks._quality_table --write     # puts each in place of the one with the same head
 """
 
@@ -54,7 +54,7 @@ Cells = tuple[str, ...]
 
 
 def summary(protocol: str, found: Found) -> Cells:
-    """A budget in the README. Bold misses its floor; a dash was not measured."""
+    """A budget in docs/results.md. Bold misses its floor; a dash was not measured."""
     search, wall = found["search"], found["wall_over_training"]
     return (
         _budget(protocol, found),
@@ -88,7 +88,7 @@ def others(protocol: str, found: Found) -> Cells:
 
 
 PAGES: Mapping[Path, Mapping[Cells, Callable[[str, Found], Cells]]] = {
-    ROOT / "README.md": {SUMMARY: summary},
+    ROOT / "docs" / "results.md": {SUMMARY: summary},
     ROOT / "docs" / "experiments.md": {CHANCE: chance, OTHERS: others},
 }
 

@@ -16,7 +16,7 @@ from budgetnet.budgets.certificate import Certificate
 from budgetnet.data import load as load_data
 from budgetnet.export import open_model
 from budgetnet.records.results import MetricDescription
-from budgetnet.runs.execute import _budget_result
+from budgetnet.runs.closing import _budget_result
 from budgetnet.runs.quantised import scored
 from budgetnet.runs.stored import INT8_FILE
 from tests.small_runs import TINY, refused, run_cli

@@ -103,7 +103,7 @@ def test_disturbed_pairs_are_left_out_or_counted_by_the_processors_time() -> Non
 
 def test_every_run_of_the_network_is_followed_by_runs_of_the_reference() -> None:
     calls: list[str] = []
-    found = timing._pairs(lambda: calls.append("n"), lambda: calls.append("r"), 2, range(5, 9), seconds=0.01)
+    found = timing._pairs(lambda: calls.append("n"), lambda: calls.append("r"), 2, range(5, 9), 0.01, timing._timed)
     assert 5 <= len(found) <= 9
     assert re.fullmatch(f"(nrrr?){{{len(found)}}}", "".join(calls)), "one more to warm up after a rest"
 

@@ -107,7 +107,7 @@ def test_a_meter_that_is_killed_and_started_again_is_found_again(tmp_path: Path,
 
     def long() -> None:
         target = Target(first.url)
-        series, _ = target.series(reference, reference, batch=1, threads=1, seconds=4.0, rounds=2)
+        series, _ = target.series(reference, reference, batch=256, threads=1, seconds=4.0, rounds=2)
         found.append(len(series))
 
     thread = threading.Thread(target=long)
