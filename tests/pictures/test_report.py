@@ -114,7 +114,7 @@ def test_the_answer_comes_first(run: Path, page: Page) -> None:
     assert "reaches 85.3 % accuracy on test data" in page.words
     assert "certificate holds" in page.words
     order = [
-        page.words.index(part) for part in ("fits its budget", "Architecture", "Accuracy and cost", "Learning dynamics")
+        page.words.index(part) for part in ("fits its budget", "Architecture", "Score and cost", "Learning dynamics")
     ]
     assert order == sorted(order)
     assert "budgetnet search --budget 'macs<=50%'" in page.words

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from torch.nn import functional as F
 
+import budgetnet
 from budgetnet.budgets.certificate import Certificate
 from budgetnet.data import load as load_data
 from budgetnet.export import open_model
@@ -19,7 +21,7 @@ from budgetnet.records.results import MetricDescription
 from budgetnet.runs.closing import _budget_result
 from budgetnet.runs.quantised import scored
 from budgetnet.runs.stored import INT8_FILE
-from tests.small_runs import TINY, refused, run_cli
+from tests.small_runs import TINY, mlp, refused, run_cli, vectors
 
 Capture = pytest.CaptureFixture[str]
 
@@ -124,3 +126,20 @@ def test_a_budget_for_a_bad_int8_file_is_not_met(run: Path) -> None:
     assert [_budget_result(entry, each).met for each in (certificate, worse)] == [True, False]
     plain = replace(entry, how={**entry.how, "precision": "fp32"})
     assert _budget_result(plain, worse).met
+
+
+def test_a_run_on_data_of_ones_own_gets_its_int8_file_by_a_budget(capsys: Capture, tmp_path: Path) -> None:
+    """The folder does not hold the training data, so that the file is made by the run; a regression has no accuracy."""
+    inputs, kind = vectors(96)
+    sets = (inputs, F.one_hot(kind).float())
+    given = {"epochs": 1, "batch_size": 32, "loss": "mse", "quiet": True}
+    budgetnet.search(mlp(), sets, sets, budgets="macs<=80%", out=tmp_path / "a", **given)
+    assert "search with a budget such as file_size(precision=int8)<=80%" in refused(
+        capsys, "export", tmp_path / "a", "--precision", "int8"
+    )
+    budget = {"budgets": "file_size(precision=int8)<=90%", "int8_drop": 500.0}
+    result = budgetnet.search(mlp(), sets, sets, out=tmp_path / "b", **budget, **given)
+    difference = open_model(tmp_path / "b" / INT8_FILE)(inputs) - result.predict(inputs)
+    assert float(difference.abs().mean()) < 0.2
+    for name in ("summary.json", "records.jsonl", "certificate.json", "report.html"):
+        assert "accuracy" not in (tmp_path / "b" / name).read_text().lower(), name

@@ -179,7 +179,7 @@ def show(**options: Any) -> None:
 @click.argument("folder", type=shared.FILE, default=Path("runs"))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 def runs(**options: Any) -> None:
-    """List the runs in FOLDER (runs/ if not given): budgets, accuracy and progress."""
+    """List the runs in FOLDER (runs/ if not given): budgets, score and progress."""
     from budgetnet.cli import runs as listing
 
     listing.runs(**options)

@@ -105,7 +105,7 @@ def train(**options: Any) -> int:
 @shared.quiet
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON at the end.")
 def sweep(**options: Any) -> int:
-    """Run many searches and baselines: the curve of cost and accuracy.
+    """Run many searches and baselines: the curve of cost and score.
 
     The sweep finds the Pareto front of cost and validation score, and tests the runs on it. The settings come from
     the command line, from a TOML FILE, or from both. Start an interrupted sweep again to continue it: finished runs

@@ -1,4 +1,4 @@
-"""Learning dynamics: loss, accuracy, entropy, sampled cost against budget, λ."""
+"""Learning dynamics: loss, score, entropy, sampled cost against budget, λ."""
 
 from __future__ import annotations
 

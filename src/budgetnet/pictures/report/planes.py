@@ -1,4 +1,4 @@
-"""The accuracy/cost plane: the archive of a search with its front, the finished network, and several runs together."""
+"""Scores against costs: the archive of a search with its front, the finished network, and several runs together."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _result(run: RunFiles, limit: Limit) -> list[Row]:
 
 
 def _named(net: SuperNetwork | None, meter: Meter | None) -> list[Row]:
-    """What hand-made architectures of the same space cost; their accuracy is known only where they were trained."""
+    """What hand-made architectures of the same space cost; their score is known only where they were trained."""
     if net is None or meter is None:
         return []
     return [{"cost": meter(architecture), "kind": "network", "name": name} for name, architecture in net.named.items()]
