@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -285,6 +286,16 @@ def test_export_and_predict_on_the_command_line(run: Path, tmp_path: Path, capsy
     code, out, _ = run_cli(capsys, "predict", run, tmp_path, "--json")
     found = {row["image"]: row["label"] for row in json.loads(out)}
     assert {row["image"]: row["label"] for row in answers[0]}.items() <= found.items(), "a run, and a folder of images"
+    classes = tmp_path / "set"
+    for name in ("a", "b"):
+        (classes / name).mkdir(parents=True)
+        shutil.copy(paths[0], classes / name)
+    code, out, _ = run_cli(capsys, "predict", run, classes, "--json")
+    assert [(row["image"], row["label"]) for row in json.loads(out)] == [
+        (str(classes / name / paths[0].name), answers[0][0]["label"]) for name in ("a", "b")
+    ], "a folder of classes"
+    (tmp_path / "empty").mkdir()
+    assert "holds no image" in refused(capsys, "predict", run, tmp_path / "empty")
     code, out, _ = run_cli(capsys, "predict", tmp_path / "net.onnx", paths[0])
     assert answers[0][0]["label"] in out
     assert f"{answers[0][0]['probability']:.4f}" in out

@@ -137,6 +137,8 @@ def test_a_run_on_data_of_ones_own_gets_its_int8_file_by_a_budget(capsys: Captur
     assert "search with a budget such as file_size(precision=int8)<=80%" in refused(
         capsys, "export", tmp_path / "a", "--precision", "int8"
     )
+    _, out, _ = run_cli(capsys, "export", tmp_path / "a", "-o", tmp_path / "a.onnx")
+    assert out.rstrip().endswith(" inputs"), "vectors are no images"
     budget = {"budgets": "file_size(precision=int8)<=90%", "int8_drop": 500.0}
     result = budgetnet.search(mlp(), sets, sets, out=tmp_path / "b", **budget, **given)
     difference = open_model(tmp_path / "b" / INT8_FILE)(inputs) - result.predict(inputs)

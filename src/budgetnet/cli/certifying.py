@@ -121,7 +121,8 @@ def export(
         print_json({**found, "largest_difference": done.difference, "images_compared": done.compared})
     else:
         size = f"{path.stat().st_size / 1e3:.1f} kB"
-        click.echo(f"{path}: {size}, within {done.difference:.1g} of the source on {done.compared} images")
+        what = "images" if description.scaled else "inputs"
+        click.echo(f"{path}: {size}, within {done.difference:.1g} of the source on {done.compared} {what}")
 
 
 def _export_int8(
@@ -183,9 +184,11 @@ def _of_run(run: Path) -> Model:
 
 
 def _image_paths(paths: Sequence[Path]) -> Iterator[Path]:
-    """Images, and those directly inside a folder."""
+    """Images, and those of a folder or, if there are none in it, of its folders: those of the classes."""
     for path in paths:
         found = image_files(path) if path.is_dir() else [path]
+        if not found:
+            found = [image for folder in sorted(path.iterdir()) if folder.is_dir() for image in image_files(folder)]
         if not found:
             raise UserError(f"the folder {path} holds no image; give images, or a folder of them")
         yield from found
