@@ -126,3 +126,23 @@ def test_files_of_a_network_with_several_inputs_reproduce_predict(tmp_path: Path
         rtol=1e-4,
     )
     assert opened.export(tmp_path / "again.safetensors").difference < 1e-4
+
+
+class Unwritable(torch.nn.Linear):
+    """Looks at its values, which no torch program can."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        found = super().forward(input)
+        return found if found.is_meta or float(found.detach().sum()) < 1e9 else 2 * found
+
+
+def test_a_network_that_no_format_holds_is_said_first_and_the_run_is_finished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = mlp()
+    net.head = Unwritable(net.head.in_features, 3)
+    budgetnet.search(net, vectors(96), vectors(32, 1), budgets="macs<=80%", recipe=short(), out=tmp_path / "run")
+    said = "".join(capsys.readouterr())
+    assert said.index("can be trained but not written") < said.index("no network.pt2 was written")
+    for name in ("summary.json", "weights.safetensors", "structure.json", "certificate.json", "report.html"):
+        assert (tmp_path / "run" / name).exists(), name
