@@ -32,7 +32,8 @@ CLOSING = 5.0
 """Seconds for the files of a run, its certificate and its report. Runs of `resnet-fabric:width=3,channels=8` with one
 thread of a server's CPU wrote for 4.0 to 4.9 s, of which the report took 3.8 s; they hardly depend on the network."""
 CERTIFYING = 4.0
-"""How many measurements of a candidate the certificate of a measured cost is worth: 2.7 s and 0.6 s of a latency."""
+"""How many measurements of a candidate the certificate of a measured cost is worth: of a latency it took 2.1 s and a
+candidate 0.6 s, and a second runtime may be measured beside it."""
 
 
 def estimate(runner: Runner, test: Feed | None = None) -> float:
