@@ -17,11 +17,11 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks._common import ROOT, answer, commit, write_answers
+from benchmarks._common import ROOT, answer, commit, summarise, write_answers
 
 BAR = 1.02
 PROGRAMS = {
@@ -46,7 +46,7 @@ def main() -> None:
     """Both trees, in turns."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path, nargs="?", help="the tree of the other version")
-    parser.add_argument("--rounds", type=int, default=3, help="2 or more")
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     if options.other is None:
         print("versions: left out, since it compares with a tree that must be named")
@@ -60,16 +60,21 @@ def main() -> None:
             for question in found[here].keys() & found[other].keys():
                 seen[program][question].append(found[here][question] / found[other][question])
             print(f"round {number + 1}/{options.rounds}: {program}", flush=True)
+        report(seen, other)
+
+
+def report(seen: Mapping[str, Mapping[str, list[float]]], other: Path) -> None:
+    """Writes what the rounds so far have found."""
     answers = []
     for program, questions in seen.items():
         values = [value for row in questions.values() for value in row]
         answers.append(answer(f"{program}, this version / the other, all questions", values, BAR))
     details = [
-        {"program": program, "question": question, "ratios": row, "mean": fmean(row), "std": stdev(row)}
+        {"program": program, "question": question, "ratios": row, **summarise(row)}
         for program, questions in seen.items()
-        for question, row in questions.items()
+        for question, row in sorted(questions.items())
     ]
-    write_answers("versions", answers, other=commit(other), questions=details)
+    write_answers("versions", answers, seeds=[0], other=commit(other), questions=details)
 
 
 if __name__ == "__main__":
