@@ -178,7 +178,7 @@ def check_shrink_resnet(path: Path, out: Path, said: str) -> None:
 
 
 def check_shrink_transformer(path: Path, out: Path, said: str) -> None:
-    """The program that is handed over takes both tensors, as the model did, and has fewer weights."""
+    """The program that is handed over takes both tensors by name, as the model did, and has fewer weights."""
     (entry,) = json.loads((out / "certificate.json").read_text())["budgets"]
     assert entry["holds"]
     assert entry["measured"] <= entry["maximum"]
@@ -187,7 +187,7 @@ def check_shrink_transformer(path: Path, out: Path, said: str) -> None:
     assert sum(tensor.numel() for tensor in weights.values()) < 0.75 * full * 1e6
     small = torch.export.load(out / "network.pt2").module()
     with torch.no_grad():
-        outputs = small(torch.randint(0, 20, (3, 12)), torch.zeros(3, 12, dtype=torch.bool))
+        outputs = small(words=torch.randint(0, 20, (3, 12)), padding=torch.zeros(3, 12, dtype=torch.bool))
     assert outputs.shape == (3, 2)
     assert numbers(said, r"right for (\d+)% of the test sentences")[0] > 75
 
