@@ -152,11 +152,18 @@ def _conclude(
     spent: Spent,
     inherited: Inherited | None,
 ) -> Summary:
-    """Judges the finished network and writes summary, report and profile."""
+    """Judges the network on all validation and test data, and writes summary, report and profile."""
     options.watch.phase("report")
     with working("evaluating and writing the report", options.quiet):
         _check_presence(folder)
-        summary = _finish(job, folder, outcome, certificate, options, spent, inherited)
+        model = outcome.model.eval()
+        spent.on(MEASURING)
+        summary = summarize(job, folder, outcome, certificate, options.judge, inherited)
+        spent.on(WRITING)
+        if job.data.task == "segmentation":
+            write_pictures(folder.path, model, job.validation)
+        summary = spent.told(summary)
+        folder.write_summary(summary)
         if options.report:
             write_report_of(folder, options.say, job)
             summary = spent.told(summary)
@@ -295,27 +302,6 @@ def _write_program(model: fx.GraphModule, folder: RunFolder, described: Descript
         options.say(f"no network.pt2 was written: {error}; the weights and the structure of the network are there")
         return False
     return True
-
-
-def _finish(
-    job: Job,
-    folder: RunFolder,
-    outcome: Outcome,
-    certificate: Certificate,
-    options: Options,
-    spent: Spent,
-    inherited: Inherited | None = None,
-) -> Summary:
-    """Judges the network on all validation and test data; the summary is written last."""
-    model = outcome.model.eval()
-    spent.on(MEASURING)
-    summary = summarize(job, folder, outcome, certificate, options.judge, inherited)
-    spent.on(WRITING)
-    if job.data.task == "segmentation":
-        write_pictures(folder.path, model, job.validation)
-    summary = spent.told(summary)
-    folder.write_summary(summary)
-    return summary
 
 
 def judge_on_test(run: Path, config: Config, patience: float = 0.0, own: Collection[str] = ()) -> None:
