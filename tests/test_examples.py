@@ -27,7 +27,7 @@ from budgetnet import Architecture, SuperNetwork, data, extract, load, spaces
 FOLDER = Path(__file__).parent.parent / "examples"
 NEEDS = {"photos": "image", "tabular": "table", "rhythms": "wave", "text": "ids", "segmentation": "image"}
 """What people bring, each in under 25 lines of code, and the name of the raw inputs in the example."""
-EXAMPLES = [path for path in sorted(FOLDER.glob("*.py")) if path.stem not in NEEDS]
+EXAMPLES = [path for path in sorted(FOLDER.glob("*.py")) if path.stem not in (*NEEDS, "notebook")]
 
 
 def module_of(path: Path) -> ModuleType:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from budgetnet.network.graph import Architecture, Edge, Graph
     from budgetnet.network.supernet import SuperNetwork
     from budgetnet.runs.config import Config
+    from budgetnet.runs.drawing import draw
     from budgetnet.runs.family import search_family
     from budgetnet.runs.result import Result, load
     from budgetnet.runs.search import search
@@ -46,6 +47,7 @@ __all__ = [
     "UserError",
     "costs",
     "data",
+    "draw",
     "extract",
     "from_model",
     "load",
@@ -67,6 +69,7 @@ _MODULES = {
     "Searcher": "strategies.searcher",
     "SuperNetwork": "network.supernet",
     "UserError": "errors",
+    "draw": "runs.drawing",
     "extract": "network.extract",
     "from_model": "spaces.from_model",
     "load": "runs.result",

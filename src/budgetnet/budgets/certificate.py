@@ -19,6 +19,7 @@ from budgetnet.export.description import Description
 from budgetnet.export.files import sha256
 from budgetnet.export.formats import FORMATS
 from budgetnet.naming.files import read_bytes
+from budgetnet.naming.html import table, text
 from budgetnet.naming.values import Range, plain, printable, typed
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
@@ -77,14 +78,28 @@ class BudgetEntry:
 
     def show(self) -> str:
         """A line for people."""
-        maximum, measured = (units.show(value, self.unit) for value in (self.maximum, self.measured))
-        bound = ""
-        if self.upper_bound != self.measured:
-            shown = "nothing known" if self.upper_bound is None else units.show(self.upper_bound, self.unit)
-            bound = f", at most {shown} (95 %)"
-        how = [f"{key} {printable(self.how[key])}" for key in _TOLD if key in self.how]
-        verdict = "holds" if self.holds else "does not hold"
-        return f"{verdict}: {printable(self.cost)} <= {maximum}: {measured}{bound} [{', '.join(how)}]"
+        bound = "" if self.upper_bound == self.measured else f", at most {self._bound} (95 %)"
+        found = f"{printable(self.cost)} <= {self._show(self.maximum)}: {self._show(self.measured)}"
+        return f"{self._verdict}: {found}{bound} [{self._how}]"
+
+    def row(self) -> tuple[str, ...]:
+        """The same for a table: verdict, budget, maximum, measured, bound, method."""
+        return (self._verdict, self.text, self._show(self.maximum), self._show(self.measured), self._bound, self._how)
+
+    @property
+    def _verdict(self) -> str:
+        return "holds" if self.holds else "does not hold"
+
+    @property
+    def _bound(self) -> str:
+        return "nothing known" if self.upper_bound is None else self._show(self.upper_bound)
+
+    @property
+    def _how(self) -> str:
+        return ", ".join(f"{key} {printable(self.how[key])}" for key in _TOLD if key in self.how)
+
+    def _show(self, value: float) -> str:
+        return units.show(value, self.unit)
 
 
 _TOLD = (
@@ -169,13 +184,26 @@ class Certificate:
         lines = [entry.show() for entry in self.budgets]
         if self.int8 is not None:
             lines.append(self.int8.show())
+        return "\n".join([*lines, self._measured_on, self._verdict])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        head = ("", "budget", "maximum", "measured", "at most (95 %)", "how")
+        notes = [self.int8.show()] if self.int8 is not None else []
+        lines = "".join(f"<div>{text(line)}</div>" for line in [*notes, self._measured_on])
+        return table((entry.row() for entry in self.budgets), head, self._verdict) + lines
+
+    @property
+    def _verdict(self) -> str:
+        return "the certificate holds" if self.holds else "the certificate does not hold"
+
+    @property
+    def _measured_on(self) -> str:
         processor, cores = (printable(self.machine.get(key, "unknown")) for key in ("processor", "cores"))
         torch = printable(self.versions.get("torch", "unknown"))
         accelerators = dict.fromkeys(str(e.how["accelerator"]) for e in self.budgets if "accelerator" in e.how)
         beside = "".join(f"{printable(name)} beside " for name in accelerators)
-        lines.append(f"measured on {beside}{processor}, {cores} cores, torch {torch}")
-        lines.append("the certificate holds" if self.holds else "the certificate does not hold")
-        return "\n".join(lines)
+        return f"measured on {beside}{processor}, {cores} cores, torch {torch}"
 
 
 def certify(

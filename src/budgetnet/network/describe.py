@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from budgetnet.naming.html import table
 from budgetnet.network.graph import Graph
 from budgetnet.network.inputs import InputSpec, Prelude
 from budgetnet.network.meta import on_meta
@@ -136,20 +137,36 @@ class Summary:
             "rows": rows,
         }
 
-    def __str__(self) -> str:
-        lines = [
+    @property
+    def headline(self) -> str:
+        """The size of the full network, and how much of it is free."""
+        return (
             f"{self.name}: {self.macs / 1e6:.3g}M multiply-adds, {self.params / 1e6:.3g}M parameters, "
-            f"{100 * self.free_share:.0f} % of the multiply-adds can be dropped or narrowed",
-            f"about 10^{self.choices * math.log10(2):.0f} architectures ({self.choices} choices)",
-        ]
+            f"{100 * self.free_share:.0f} % of the multiply-adds can be dropped or narrowed"
+        )
+
+    def shares(self, row: Row) -> tuple[float, float]:
+        """What an operation, or all that goes with a branch, has of the multiply-adds and parameters, in percent."""
+        macs, params = row.goes or (row.macs, row.params)
+        return 100 * macs / max(1.0, self.macs), 100 * params / max(1.0, self.params)
+
+    def __str__(self) -> str:
+        lines = [self.headline, f"about 10^{self.choices * math.log10(2):.0f} architectures ({self.choices} choices)"]
         width = max(len(row.place) for row in self.rows)
         lines.append(f"{'place':{width}}  {'kind':10} units   macs  params")
         for row in self.rows:
-            macs, params = row.goes or (row.macs, row.params)
-            shares = (100 * macs / max(1.0, self.macs), 100 * params / max(1.0, self.params))
-            line = f"{row.place:{width}}  {row.kind:10} {row.units or '':>5} {shares[0]:5.1f}% {shares[1]:6.1f}%"
+            macs, params = self.shares(row)
+            line = f"{row.place:{width}}  {row.kind:10} {row.units or '':>5} {macs:5.1f}% {params:6.1f}%"
             lines.append(f"{line}  {row.reason}".rstrip())
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = [
+            (row.place, row.kind, row.units or "", *(f"{share:.1f} %" for share in self.shares(row)), row.reason)
+            for row in self.rows
+        ]
+        return table(rows, ("place", "kind", "units", "multiply-adds", "parameters", ""), self.headline)
 
 
 def describe(net: Described, reasons: Mapping[str, str] | None = None) -> Summary:

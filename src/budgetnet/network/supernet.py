@@ -195,6 +195,10 @@ class SuperNetwork(nn.Module):
         """What can be dropped or narrowed, and what it costs; prints as a table."""
         return describe(self)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the table of `describe`; `budgetnet.draw` makes a picture."""
+        return self.describe()._repr_html_()
+
     def architecture(self, name: str) -> Architecture:
         """A named architecture.
 

@@ -6,10 +6,10 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import Annotated, Any, Literal
 
 from budgetnet.costs.units import show
+from budgetnet.naming.html import table
 from budgetnet.naming.values import NoneIfNotFinite, Range, plain, printable, typed
 
 LARGEST_SIDE = 2**24
@@ -258,8 +258,7 @@ class Summary:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self.table())
-        return f"<table><caption>{escape(self.run)}</caption>{rows}</table>"
+        return table(self.table(), caption=self.run)
 
     def to_json(self) -> dict[str, Any]:
         """A plain value for `summary.json`; a mean intersection over union or an int8 score only if it is known."""

@@ -122,7 +122,7 @@ def _execute(job: Job, folder: RunFolder, options: Options) -> Result:
     _say_unused(summary, options)
     model, kept = outcome.model.eval(), outcome.architecture
     raw, described = raw_examples(job.validation), _described(job, kept)
-    return Result(model, kept, summary, certificate, job.data, job.task, described, raw)
+    return Result(model, kept, summary, certificate, job.data, job.task, described, raw, job.net)
 
 
 def _check_alike(job: Job) -> None:

@@ -28,6 +28,7 @@ from budgetnet.records.environment import environment
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.results import DataDescription, Summary
 from budgetnet.runs.config import of_run
+from budgetnet.runs.drawing import Drawing, drawable
 from budgetnet.runs.stored import check_whole, measurable, open_stored, without_own_checksum
 from budgetnet.training.evaluation import judge
 from budgetnet.training.metrics import METRICS
@@ -52,6 +53,7 @@ class Result:
         task: The loss, the metric and the forward pass.
         description: What an exported file says about itself.
         examples: Some inputs of the validation data, as they are; None for a run that was loaded.
+        net: The super network; None for a run of your own network that was loaded without it.
     """
 
     network: fx.GraphModule
@@ -62,6 +64,7 @@ class Result:
     task: Task
     description: Description
     examples: Nested = field(default=None, repr=False)
+    net: SuperNetwork | None = field(default=None, repr=False)
 
     @property
     def met(self) -> bool:
@@ -187,9 +190,15 @@ class Result:
         values = torch.rand(max(4, min(COMPARED, 2**20 // math.prod(shape))), *shape)
         return (values * 255 if self.description.scaled else values).to(dtype)
 
+    @property
+    def drawing(self) -> Drawing | None:
+        """What was kept of the super network, as a picture; None where that is not known."""
+        return None if self.net is None else Drawing(self.net, self.architecture)
+
     def _repr_html_(self) -> str:
-        """For notebooks."""
-        return self.summary._repr_html_()
+        """For notebooks: the summary, the certificate, and a picture of what was kept."""
+        parts = [self.summary, self.certificate, self.drawing if drawable() else None]
+        return "".join(part._repr_html_() for part in parts if part is not None)
 
 
 def raw_examples(feed: Feed) -> Nested:
@@ -260,4 +269,5 @@ def load(
     known = metric if metric is not None else METRICS.get(data.metric.name)
     task = Task.of(loss, known, forward)
     described = Description.of_run(of_run(folder).space, stored.kept.to_json(), data.to_json(), {})
-    return Result(stored.network, stored.kept, summary, folder.certificate(), data, task, described)
+    known_net = None if stored.whole else stored.net
+    return Result(stored.network, stored.kept, summary, folder.certificate(), data, task, described, net=known_net)
