@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -82,11 +83,27 @@ def test_a_search_tells_what_is_reachable_first_and_what_is_certified_last(capsy
     assert re.search(rf"^file_size +{summary['file_size'] / 1000:.4g} kB", out, re.M), "beside size"
     assert f"the exported file has {summary['file_size'] / 1000:.4g} kB" in out
     assert summary["file_size"] > summary["budgets"][1]["maximum"] >= summary["size"] == summary["budgets"][1]["value"]
-    assert re.search(r"^\d+ s: training \d+ s, measuring \d+ s, writing \d+ s; everything is in", out, re.M)
+    phases = r"(\w[\w-]* \d+ s, )*"
+    assert re.search(rf"^\d+ s: {phases}(measuring|writing|finish) \d+ s$", out, re.M)
     assert "The exported file has" in (tmp_path / "a" / "report.html").read_text()
-    assert out.index("satisfiable") < out.index("validation accuracy") < out.index("holds: macs <= ")
-    assert out.rstrip().endswith("the certificate holds")
-    assert run_cli(capsys, "search", "--out", tmp_path / "a", "--resume")[1].rstrip().endswith("the certificate holds")
+    order = ("satisfiable", "validation accuracy", "macs: exact", "the certificate holds", "next:")
+    assert [out.index(part) for part in order] == sorted(out.index(part) for part in order)
+    shown = [f"{budget['value'] / 1000:.4g}" for budget in summary["budgets"]]
+    assert [out.count(value) for value in shown] == [1, 1], "each number once"
+    assert re.search(r"^race 1/\d · epoch 1 +\d\d:", err, re.M)
+    again = run_cli(capsys, "search", "--out", tmp_path / "a", "--resume")[1]
+    assert out.endswith(again), "a finished run says the same again"
+
+
+def test_the_next_commands_work(capsys: Capture, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = run_cli(capsys, "show", whole)[1]
+    commands = re.findall(r"^  budgetnet (.*?) +#", out.partition("next:")[2], re.M)
+    assert [command.split()[0] for command in commands] == ["export", "certify", "predict"]
+    monkeypatch.chdir(tmp_path)
+    Image.new("L", (8, 8), 90).save("photo.png")
+    for command in commands:
+        code, said, err = run_cli(capsys, *shlex.split(command))
+        assert code == 0, (command, said, err)
 
 
 def test_killed_twice_and_resumed_it_ends_bit_identical(whole: Path, tmp_path: Path) -> None:

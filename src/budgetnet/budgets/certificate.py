@@ -78,13 +78,13 @@ class BudgetEntry:
 
     def show(self) -> str:
         """A line for people."""
-        bound = "" if self.upper_bound == self.measured else f", at most {self._bound} (95 %)"
+        bound = f", {self.bound}" if self.bound else ""
         found = f"{printable(self.cost)} <= {self._show(self.maximum)}: {self._show(self.measured)}"
-        return f"{self._verdict}: {found}{bound} [{self._how}]"
+        return f"{self._verdict}: {found}{bound} [{self.told}]"
 
     def row(self) -> tuple[str, ...]:
         """The same for a table: verdict, budget, maximum, measured, bound, method."""
-        return (self._verdict, self.text, self._show(self.maximum), self._show(self.measured), self._bound, self._how)
+        return (self._verdict, self.text, self._show(self.maximum), self._show(self.measured), self._bound, self.told)
 
     @property
     def _verdict(self) -> str:
@@ -95,7 +95,13 @@ class BudgetEntry:
         return "nothing known" if self.upper_bound is None else self._show(self.upper_bound)
 
     @property
-    def _how(self) -> str:
+    def bound(self) -> str:
+        """The upper end of what was measured, for people; empty if the value is exact."""
+        return "" if self.upper_bound == self.measured else f"at most {self._bound} (95 %)"
+
+    @property
+    def told(self) -> str:
+        """How it was measured, for people."""
         return ", ".join(f"{key} {printable(self.how[key])}" for key in _TOLD if key in self.how)
 
     def _show(self, value: float) -> str:
@@ -184,7 +190,12 @@ class Certificate:
         lines = [entry.show() for entry in self.budgets]
         if self.int8 is not None:
             lines.append(self.int8.show())
-        return "\n".join([*lines, self._measured_on, self._verdict])
+        return "\n".join([*lines, *self.closing])
+
+    @property
+    def closing(self) -> tuple[str, str]:
+        """The machine and the verdict, for people."""
+        return self._measured_on, self._verdict
 
     def _repr_html_(self) -> str:
         """For notebooks."""

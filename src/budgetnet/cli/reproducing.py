@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
+from budgetnet.cli.answer import minutes
 from budgetnet.cli.options import plain_table, print_json, print_table
-from budgetnet.cli.searching import Stop, minutes
+from budgetnet.cli.searching import Stop
 from budgetnet.cli.sweeping import check_engine, open_engine
 from budgetnet.errors import UserError
 from budgetnet.records.console import working

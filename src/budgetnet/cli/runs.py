@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from budgetnet.cli.answer import print_answer
 from budgetnet.cli.options import named_score, plain_table, print_json, print_table
-from budgetnet.cli.searching import print_summary
 from budgetnet.errors import UserError
 from budgetnet.naming.values import printable
 from budgetnet.records.folder import RunFolder, runs_in
@@ -89,6 +89,6 @@ def show(run: Path, as_json: bool) -> None:
         return
     click.echo(printable(origin.command or facts["space"], LONGEST_COMMAND))
     if summary:
-        print_summary(summary, run)
+        print_answer(summary, run)
     else:
         click.echo(f"not finished: {printable(facts['state'])}; go on with --resume --out {run}")

@@ -14,14 +14,14 @@ from typing import Any
 import click
 
 from budgetnet.budgets.feasibility import Profile, profile
+from budgetnet.cli.answer import minutes, print_answer
 from budgetnet.cli.options import check_threads, plain_table, print_json, print_table
 from budgetnet.costs.units import show
 from budgetnet.errors import Interrupted, UserError
 from budgetnet.naming import own_names
-from budgetnet.naming.values import printable
 from budgetnet.records.console import working
 from budgetnet.records.folder import RunFolder, new_folder
-from budgetnet.records.results import Before, Summary
+from budgetnet.records.results import Summary
 from budgetnet.records.sinks import TensorBoard
 from budgetnet.records.stopwatch import OFF, Stopwatch, Untimed
 from budgetnet.runs.config import Config, duration, from_mapping, from_toml, of_run
@@ -295,78 +295,9 @@ def _profile_values(row: Profile, mean: float | None) -> dict[str, Any]:
     }
 
 
-def minutes(seconds: float) -> str:
-    """A duration for people."""
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )
-
-
 def _report(summary: Summary, folder: Path, as_json: bool) -> int:
     if as_json:
         print_json(summary.to_json())
     else:
-        print_summary(summary, folder)
-        certificate = RunFolder(folder).certificate()
-        if summary.budgets and certificate is not None:
-            click.echo(certificate.show())
+        print_answer(summary, folder)
     return 0 if summary.met else 3
-
-
-def _scores(summary: Summary) -> str:
-    known = (
-        ("validation", summary.validation_score, summary.validation_mean_iou),
-        ("test", summary.test_score, summary.test_mean_iou),
-        ("int8 validation", summary.int8_validation, None),
-        ("int8 test", summary.int8_test, None),
-    )
-    return ", ".join(
-        f"{part} {summary.metric.label} {summary.metric.show(score)}"
-        + ("" if overlap is None or summary.metric.name == "mean_iou" else f" (mean IoU {overlap:.2%})")
-        for part, score, overlap in known
-        if score is not None
-    )
-
-
-def _print_before(summary: Summary, before: Before) -> None:
-    """The trained network and the result side by side, and what was removed."""
-    table = plain_table("", "before", "after", right=("before", "after"))
-    for row in before.compared(summary):
-        table.add_row(*row)
-    print_table(table)
-    click.echo(f"removed: {'; '.join(map(printable, before.removed)) or 'nothing'}")
-    click.echo(" ".join(map(printable, before.notes())))
-
-
-def print_summary(summary: Summary, folder: Path) -> None:
-    """The answer first: is the budget met, how good is the network, where is it."""
-    table = plain_table("budget", "maximum", "value", "used", "met", right=("maximum", "value", "used"))
-    for budget in summary.budgets:
-        table.add_row(
-            budget.text or budget.cost,
-            show(budget.maximum, budget.unit),
-            show(budget.value, budget.unit),
-            f"{budget.share:.1%}",
-            "yes" if budget.met else "NO",
-        )
-    for name, value in summary.files():
-        table.add_row(name, "", value, "", "")
-    if summary.budgets:
-        print_table(table)
-    size = f"{show(summary.macs, 'macs')} multiply-adds, {show(summary.params, 'params')} parameters"
-    phases = ", ".join(f"{printable(name)} {seconds:.0f} s" for name, seconds in summary.phases.items() if seconds)
-    click.echo(f"{_scores(summary)}; {size}, {len(summary.architecture)} edges of {printable(summary.space)}")
-    if summary.before is not None:
-        _print_before(summary, summary.before)
-    for warning in summary.warnings:
-        click.echo(f"note: {warning}")
-    spent = ", ".join(f"{printable(name)} {minutes(seconds)}" for name, seconds in summary.spent.items())
-    click.echo(f"{minutes(summary.total_seconds)}{f': {spent}' if spent else ''}; everything is in {folder}")
-    click.echo(f"phases of the training: {phases}")
-    page = folder / "report.html"
-    if page.exists():
-        click.echo(f"report: {page}")

@@ -11,8 +11,9 @@ from typing import Any
 
 import click
 
+from budgetnet.cli.answer import minutes
 from budgetnet.cli.options import check_threads, named_score, plain_table, print_json, print_table
-from budgetnet.cli.searching import Stop, minutes
+from budgetnet.cli.searching import Stop
 from budgetnet.costs.units import show
 from budgetnet.errors import UserError
 from budgetnet.naming import own_names

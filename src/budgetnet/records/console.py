@@ -24,7 +24,7 @@ class ConsoleSink:
         self.budgets = {budget.name: budget for budget in budgets}
         self.console = console or Console(stderr=True, highlight=False)
         self.progress = Progress(
-            TextColumn("{task.description:<8}"),
+            TextColumn("{task.description:<18}"),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f}%"),
             TimeRemainingColumn(),
@@ -42,11 +42,11 @@ class ConsoleSink:
         if record.kind == "phase":
             self._begin(record)
             return
-        status = self._status(record)
+        status, place = self._status(record), _place(record)
         if self.task is not None:
-            self.progress.update(self.task, completed=record.step, status=status)
+            self.progress.update(self.task, completed=record.step, status=status, description=place)
         if record.kind == "epoch":
-            self._say(f"{record.phase:<8} epoch {record.epoch:<3} {_clock(record.time)}  {status}")
+            self._say(f"{place:<18} {_clock(record.time)}  {status}")
 
     def _begin(self, record: Record) -> None:
         if self.task is not None:
@@ -55,7 +55,8 @@ class ConsoleSink:
         self.task = self.progress.add_task(record.phase, total=total, status="")
         epochs = record.values.get("epochs")
         what = f"{epochs:.3g} epochs, {total} steps" if epochs else f"{total} {record.values.get('unit', 'candidates')}"
-        self._say(f"{record.phase:<8} {what}")
+        racers = record.values.get("racers")
+        self._say(f"{record.phase:<8} {f'{racers} candidates, ' if racers else ''}{what}")
 
     def _say(self, line: str) -> None:
         if line != self._last:
@@ -99,3 +100,10 @@ def working(message: str, quiet: bool = False) -> Iterator[None]:
 
 def _clock(seconds: float) -> str:
     return time.strftime("%H:%M:%S", time.gmtime(seconds))
+
+
+def _place(record: Record) -> str:
+    """`race 2/4 · epoch 1`: the phase, whose turn it is in a race, and the epoch of its own training."""
+    racer, racers = (record.values.get(name) for name in ("racer", "racers"))
+    whose = f" {racer}/{racers}" if racer and racers else ""
+    return f"{record.phase}{whose} · epoch {record.epoch}" if record.epoch else f"{record.phase}{whose}"

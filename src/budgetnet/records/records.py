@@ -22,7 +22,7 @@ KINDS = {
     "step": "means over the steps since the record before: `loss`, the metric by its name, `lr`, `cost/…`, `lambda/…`",
     "epoch": "means over an epoch, with `validation_loss` and `validation_` metric where an architecture is fixed",
     "candidate": "an architecture that was evaluated on shared weights: its validation loss and metric",
-    "racer": "a candidate that was trained for a while by itself: the loss it is judged by, or why it diverged",
+    "racer": "a candidate after a turn of the race: who proposed it, its costs, the loss it is judged by or its fault",
     "chosen": "the architecture that is trained to the end: its costs",
 }
 """The kinds of records that this version writes, and what their values are. Readers pass over other kinds."""

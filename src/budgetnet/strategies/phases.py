@@ -194,7 +194,8 @@ class Choose:
         ranked = [state.net.graph.architecture(candidate.gates) for candidate in found]
         racers = self.field(state, candidates, ranked) if self.racers > 1 else []
         if len(racers) > 1:
-            state.race, state.runners_up, state.fit = Race(racers, self._rungs(trainer)), ranked, None
+            origins = [self.origin(state, ranked, gates) for gates in racers]
+            state.race, state.runners_up, state.fit = Race(racers, self._rungs(trainer), origins=origins), ranked, None
             if state.initial is not None:
                 state.use_initial_weights()
         else:
@@ -206,6 +207,11 @@ class Choose:
     def field(self, state: SearchState, candidates: Candidates, ranked: Sequence[Architecture]) -> list[Tensor]:
         """Those who race: rows of gates that hold every budget by evidence."""
         return candidates.racers(ranked, self.racers, self.random)
+
+    def origin(self, state: SearchState, ranked: Sequence[Architecture], gates: Tensor) -> str:
+        """Who proposed a racer, for the records: the search, or nobody (`random`)."""
+        known = not self.random or state.net.graph.architecture(gates) in {one.live() for one in ranked}
+        return "search" if known else "random"
 
     def _rungs(self, trainer: Trainer) -> tuple[Rung, ...]:
         return tuple((steps_of(epochs, trainer.train), survivors) for epochs, survivors in self.rungs)

@@ -41,6 +41,7 @@ class Race:
         losses: The loss of each turn so far, rung by rung, in the order in which the contestants were trained.
         weights: Of those who may still win, by their index among the racers.
         seen: Losses of the steps by which the contestant in training will be judged.
+        origins: Who proposed each racer; empty if that is not known.
     """
 
     racers: list[Tensor]
@@ -48,6 +49,7 @@ class Race:
     losses: list[list[float]] = field(default_factory=list)
     weights: dict[int, Mapping[str, Tensor]] = field(default_factory=dict)
     seen: list[float] = field(default_factory=list)
+    origins: list[str] = field(default_factory=list)
 
     @property
     def rung(self) -> int:
@@ -116,7 +118,7 @@ class Race:
         rung, losses = self.rung, [list(seen) for seen in self.losses]
         losses += [[] for _ in range(rung + 1 - len(losses))]
         losses[rung] += [UNJUDGED] * turns
-        return Race(self.racers, self.rungs, losses, self.weights)
+        return Race(self.racers, self.rungs, losses, self.weights, origins=self.origins)
 
     def observe(self, loss: float, progress: float) -> None:
         """Takes the loss of a step of the contestant whose turn it is, and how much of its turn is then done."""
@@ -152,6 +154,7 @@ class Race:
             "losses": [list(turns) for turns in self.losses],
             "weights": dict(self.weights),
             "seen": list(self.seen),
+            "origins": list(self.origins),
         }
 
     def _turns(self, rung: int) -> list[float]:

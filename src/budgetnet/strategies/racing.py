@@ -68,13 +68,14 @@ class RunRace:
     def _judge(self, turn: Turn, race: Race, state: SearchState, trainer: Trainer) -> None:
         """Ends a turn by what came of it."""
         state.fit, race.seen = None, list(turn.seen)
+        about, epochs = _about(race, state), (race.trained + race.steps) / trainer.train.steps
         if not turn.fault:
             result: dict[str, Any] = {"loss": race.finish(turn.weights)}
         elif race.withdraw():
             result = {"diverged": turn.fault}
         else:
             raise Diverged(turn.fault)
-        trainer.record("racer", self.name, race.behind, result)
+        trainer.record("racer", self.name, race.behind, {**about, "epochs": epochs, **result})
 
     def _round(self, race: Race, state: SearchState, trainer: Trainer) -> None:
         """Trains one contestant in each process, as a process alone would; all then know what came of each."""
@@ -117,6 +118,8 @@ class RunRace:
             offset=race.behind,
             total=race.total,
             seen=race.trained,
+            marks=_whose(race),
+            about={"racers": len(race.racers)},
         )
 
     def crown(self, race: Race, state: SearchState, trainer: Trainer) -> None:
@@ -127,3 +130,16 @@ class RunRace:
         state.raced = sum(epochs for (epochs, _), turns in zip(self.rungs, race.losses, strict=False) if turns)
         set_aside(state, trainer, list(dict.fromkeys([*others, *state.runners_up])), race.behind)
         state.race = None
+
+
+def _whose(race: Race) -> dict[str, int]:
+    """Whose turn it is, for the records: its number among the racers, and that of the round."""
+    return {"racer": race.place + 1, "racers": len(race.racers), "round": race.rung + 1}
+
+
+def _about(race: Race, state: SearchState) -> dict[str, Any]:
+    """The contestant whose turn it is, for the record of its turn: who proposed it, and its costs."""
+    gates = race.racers[race.place]
+    costs = {f"cost/{budget.name}": float(budget.meter.evaluate(gates[None])[0]) for budget in state.budgets}
+    origin = {"origin": race.origins[race.place]} if race.origins else {}
+    return {**_whose(race), **origin, "edges": int(gates.sum()), **costs}

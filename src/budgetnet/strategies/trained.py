@@ -144,6 +144,11 @@ class ChooseInherited(Choose):
         racers = [a.live().gates() for a in dict.fromkeys(kept) if a is not None]
         return [*racers, *(row for row in beside if not any(torch.equal(row, other) for other in racers))]
 
+    def origin(self, state: SearchState, ranked: Sequence[Architecture], gates: Tensor) -> str:
+        """See `Choose`; uniform widths are said as such, whoever else proposed them."""
+        uniform = None if state.inherited is None else state.inherited.uniform
+        return "uniform" if uniform is not None and torch.equal(gates, uniform) else "search"
+
 
 @dataclass(frozen=True)
 class RaceInherited(RunRace):

@@ -130,6 +130,7 @@ class Course:
         offset: Steps of the phase that other modules took before.
         total: Steps of the whole phase, if it fits several modules.
         seen: Batches of the stream that this module was trained on before.
+        marks: Values of every record of this course: whose training it is, if the phase fits several modules.
     """
 
     phase: str
@@ -144,3 +145,4 @@ class Course:
     offset: int = 0
     total: int | None = None
     seen: int = 0
+    marks: Mapping[str, Any] = field(default_factory=dict)

@@ -257,12 +257,15 @@ class Trainer:
         ends = fit.step % self.train.steps == 0 or last
         if step % every == 0 or ends:
             self._ledger.read(fit.module if ends else None, self._place(course, fit), _rate(fit))
+        epoch = math.ceil((course.seen + fit.step) / self.train.steps)
         if step % every == 0:
             means = self._ledger.interval.take()
-            self.record("step", course.phase, step, {**means, **course.snapshot(fit.step, every)})
+            self.record(
+                "step", course.phase, step, {**means, **course.snapshot(fit.step, every), **course.marks}, epoch
+            )
         if ends:
             seen = {**self._ledger.epoch.take(), **self._look(course, fit)}
-            self.record("epoch", course.phase, step, seen)
+            self.record("epoch", course.phase, step, {**seen, **course.marks}, epoch)
             for callback in self.callbacks:
                 callback.epoch_ended(course.phase, step, seen)
 
