@@ -26,6 +26,7 @@ from budgetnet.data.feeds import make_feed
 from budgetnet.errors import UserError
 from budgetnet.records.records import Kept
 from budgetnet.runs.first import measured_by_first
+from budgetnet.strategies.sampling import Sampling
 from budgetnet.training.device import Device
 from budgetnet.training.evaluation import judge
 from budgetnet.training.fits import Course, Step
@@ -71,19 +72,22 @@ def searched(device: Device) -> dict[str, Any]:
     kept = Kept()
     runner = make_runner(recipe=short(batch_size=32, groups=4, racers=4), device=device, sink=kept)
     policy = runner.state.searching
-    learn, sample = policy._learn, policy.distribution.sample
+    learn, draw = policy._learn, Sampling.draw
 
     def watched(trial: Any) -> None:
         learn(trial)
         seen.append(policy.distribution.logits.detach().clone())
 
     def drawn(*args: Any, **options: Any) -> Any:
-        draw = sample(*args, **options)
-        gates.append(draw.gates)
-        return draw
+        found = draw(*args, **options)
+        gates.append(found.gates)
+        return found
 
-    policy._learn, policy.distribution.sample = watched, drawn  # type: ignore[method-assign]
-    outcome = runner.run()
+    policy._learn, Sampling.draw = watched, drawn  # type: ignore[method-assign]
+    try:
+        outcome = runner.run()
+    finally:
+        Sampling.draw = draw  # type: ignore[method-assign]
     records = [(r.kind, r.phase, r.step, r.values.get("loss")) for r in kept.records]
     return {
         "logits": seen,

@@ -17,7 +17,7 @@ from budgetnet.records.folder import RunFolder
 from budgetnet.strategies.named import choose
 from budgetnet.strategies.recipes import Strategy
 from budgetnet.strategies.sampling import PER_EXAMPLE
-from budgetnet.training.device import PRECISIONS, check_name
+from budgetnet.training.device import PRECISIONS, Device, check_name
 
 MAX_SEED = 2**32 - 1
 MOST_THREADS = 1024
@@ -53,6 +53,8 @@ class Config:
         compile: Whether phases with a fixed network use `torch.compile`.
         sync_batch_norm: Whether batch norm of networks that all processes train together sees the shares of all of
             them.
+        micro_groups: Architectures of a micro-batch of the search; by default all groups at once on a CPU, and few on
+            an accelerator.
         threads: Of the computation on the CPU.
         int8_drop: The points of accuracy that an int8 file may lose, where a budget is about that file.
         optimizer: By default SGD for networks with batch norm, AdamW for others; see `strategies.optimizers`.
@@ -82,6 +84,7 @@ class Config:
     precision: str = "fp32"
     compile: bool = False
     sync_batch_norm: bool = False
+    micro_groups: int | None = None
     threads: int | None = None
     int8_drop: float = 1.0
     optimizer: str | None = None
@@ -95,6 +98,7 @@ class Config:
     def __post_init__(self) -> None:
         _positive("groups", self.groups)
         _positive("batch-size", self.batch_size)
+        _positive("micro-groups", self.micro_groups)
         _positive("threads", self.threads)
         _positive("max-time", self.max_time)
         if self.penalty is not None and not 0 <= self.penalty < math.inf:
@@ -114,6 +118,14 @@ class Config:
             raise UserError("1 architecture per batch has no policy gradient; use 2 groups and examples or more")
         if not self.budgets and self.architecture is None:
             raise UserError('no budget was given; write at least one, such as --budget "macs<=60%"')
+
+    def make_device(self) -> Device:
+        """The device that this run computes on.
+
+        Returns:
+            The device; a `UserError` if this machine does not have it.
+        """
+        return Device.chosen(self.device, self.precision, self.compile, self.sync_batch_norm, self.micro_groups)
 
     def make_recipe(self, task: str, trained: bool = False) -> Strategy:
         """The recipe with what this configuration changes of it.

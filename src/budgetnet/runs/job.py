@@ -79,7 +79,7 @@ def prepare(config: Config, own: Collection[str] = ()) -> Job:
     """
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    device = Device.chosen(config.device, config.precision, config.compile, config.sync_batch_norm)
+    device = config.make_device()
     data = load_data(config.data, Path(config.data_root) if config.data_root else None)
     torch.manual_seed(config.seed)
     net = spaces.build(

@@ -28,7 +28,6 @@ from budgetnet.strategies.optimizers import OptimizerLike, trained_with
 from budgetnet.strategies.recipes import Strategy
 from budgetnet.strategies.trained import TrainedRecipe
 from budgetnet.training.callbacks import Callback
-from budgetnet.training.device import Device
 from budgetnet.training.distillation import Teacher
 from budgetnet.training.metrics import Measure, Metric, cross_entropy
 from budgetnet.training.tasks import Forward, Task
@@ -108,7 +107,7 @@ def search(
         lr_scale: Multiplies every learning rate, for a run that goes on after it diverged.
         dry_run: Trains nothing; returns a `DryRun`.
         **settings: Fields of `Config`: epochs, groups, batch_size, seed, max_time, threads, device, precision,
-            compile, sync_batch_norm.
+            compile, sync_batch_norm, micro_groups.
 
     Returns:
         The `Result`; a `DryRun` if asked for.
@@ -121,7 +120,7 @@ def search(
     chosen, factory = trained_with(chosen, net, **{**config.optimization, "optimizer": optimizer})
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    device = Device.chosen(config.device, config.precision, config.compile, config.sync_batch_norm)
+    device = config.make_device()
     net = device.place(net, net.memory_format)
     sources = ((train, augmentation), (validation, None), (test, None))
     feeds = [

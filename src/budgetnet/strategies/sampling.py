@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from budgetnet.data.feeds import Batch
-from budgetnet.data.nested import leaves, rows
+from budgetnet.data.nested import leaves, rows, select
 from budgetnet.data.seeds import generator_of
 from budgetnet.network.distribution import Draw
+from budgetnet.network.executor.plan import group_of_rows
 from budgetnet.strategies.state import SearchState
 from budgetnet.training.fits import Forward, Step, Worker
 from budgetnet.training.processes import ALONE, Processes
@@ -36,11 +38,32 @@ class Sampling:
     connected: bool = True
 
     def draw(self, state: SearchState, phase: str, number: int, batch: int, processes: Processes = ALONE) -> Draw:
-        """The architectures of a step, each process's own: together they have as many as one process alone."""
+        """The architectures of a step: this process's share of those that one process alone would draw."""
         groups = batch if self.groups == PER_EXAMPLE else min(-(-self.groups // processes.count), batch)
-        source = generator_of(phase, self.seed, number, *(() if processes.alone else (processes.rank,)))
+        count, source = groups * processes.count, generator_of(phase, self.seed, number)
         distribution = state.searching.distribution
-        return distribution.sample(groups, source, stratified=self.stratified, connected=self.connected)
+        draw = distribution.sample(count, source, stratified=self.stratified, connected=self.connected)
+        if processes.alone:
+            return draw
+        mine = evenly(state.work(draw.gates), processes)
+        return Draw(draw.gates[mine], draw.log_prob[mine])
+
+
+def evenly(work: Tensor, processes: Processes) -> Tensor:
+    """The rows of this process, in their order, where every process has as many and about as much work.
+
+    The rows are dealt out from the largest to the smallest, in every second round from the last process to the first.
+
+    Args:
+        work: Of every row; a multiple of the processes.
+        processes: The processes.
+
+    Returns:
+        Numbers of rows.
+    """
+    rounds = work.argsort(descending=True, stable=True).view(-1, processes.count)
+    rounds[1::2] = rounds[1::2].flip(1)
+    return rounds[:, processes.rank].sort().values
 
 
 @dataclass
@@ -53,17 +76,28 @@ class SampledStep(Step):
     learns: bool = False
     """Whether Γ and the multipliers learn, too."""
 
-    def forward(self, trainer: Worker, module: nn.Module, batch: Batch, number: int) -> Forward:
-        """See `Step`."""
-        inputs, targets = batch
+    def forwards(self, trainer: Worker, module: nn.Module, batch: Batch, number: int) -> Iterator[Forward]:
+        """See `Step`: a micro-batch has as many architectures as the device wants, on their own examples."""
+        size = rows(batch[0])
         with trainer.watch.part("sampling and plan"):
-            draw = self.draw(rows(inputs), number, trainer.processes)
-            if trainer.watch.running:
-                place = next(leaves(inputs)).device
-                self.state.net.plan(draw.gates, rows(inputs), place)  # remembered: it will not be made again
+            draw = self.draw(size, number, trainer.processes)
+        groups = len(draw.gates)
+        most = trainer.device.architectures or groups
+        for first in range(0, groups, most):
+            gates = draw.gates[first : first + most]
+            part = _rows_of(batch, size, groups, first, first + len(gates)) if most < groups else batch
+            found = self._run(trainer, module, part, gates)
+            yield found._replace(drawn=draw, share=len(gates) / groups)
+
+    def _run(self, trainer: Worker, module: nn.Module, batch: Batch, gates: Tensor) -> Forward:
+        """The forward pass of some architectures, each on its share of the examples."""
+        inputs, targets = batch
+        if trainer.watch.running:
+            with trainer.watch.part("sampling and plan"):  # remembered: it will not be made again
+                self.state.net.plan(gates, rows(inputs), next(leaves(inputs)).device)
         with trainer.watch.part("forward"):
-            outputs = trainer.outputs(module, inputs, draw.gates)
-            return Forward(outputs, trainer.task.group_losses(outputs, targets, len(draw.gates)), draw)
+            outputs = trainer.outputs(module, inputs, gates)
+            return Forward(outputs, trainer.task.group_losses(outputs, targets, len(gates)))
 
     def draw(self, batch: int, number: int, processes: Processes = ALONE) -> Draw:
         """The architectures of a step."""
@@ -79,6 +113,13 @@ class SampledStep(Step):
             rate = policy.settings.rate
             losses = trainer.device.later(trainer.processes.gather(forward.losses.detach()))
             return {"policy_lr": rate, **policy.update(forward.drawn, losses, batch[0], trainer.device)}
+
+
+def _rows_of(batch: Batch, size: int, groups: int, first: int, end: int) -> Batch:
+    """The examples of some neighbouring groups of a batch."""
+    sizes = torch.bincount(group_of_rows(size, groups), minlength=groups).tolist()
+    part = slice(sum(sizes[:first]), sum(sizes[:end]))
+    return select(batch[0], part), select(batch[1], part)
 
 
 class FullStep(SampledStep):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from budgetnet.budgets.budget import Budget
+from budgetnet.costs import Meter, bind
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
@@ -88,6 +90,14 @@ class SearchState:
         """Γ and the multipliers of a search."""
         assert self.policy is not None, "a fixed architecture has no Γ"
         return self.policy
+
+    def work(self, gates: Tensor) -> Tensor:
+        """Multiply-adds of architectures: about what it takes to train them."""
+        return self._macs.evaluate(gates)
+
+    @functools.cached_property
+    def _macs(self) -> Meter:
+        return bind("macs", self.net)
 
     @property
     def can_step_back(self) -> bool:

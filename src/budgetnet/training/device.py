@@ -30,6 +30,8 @@ M = TypeVar("M", bound=nn.Module)
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
 """Kinds of devices; one of several is said as `cuda:1`."""
 PRECISIONS = ("fp32", "bf16")
+FEW = 2
+"""Architectures of a micro-batch on an accelerator."""
 DATA_SHARE = 0.25
 """The share of an accelerator's free memory that data sets in memory may take, each of them."""
 
@@ -64,6 +66,8 @@ class Device:
         precision: `fp32`, or `bf16` by autocast: weights, optimizer state and batch-norm statistics stay in fp32.
         compiled: Whether networks of one fixed architecture (race, finish) are trained through `torch.compile`.
         synchronised: Whether batch norm of fixed networks sees the shares of all processes.
+        architectures: Of a micro-batch of the search, at most; 0 for all of a batch at once. Gradients of the
+            micro-batches of a batch add up.
         processes: This process among those of the run.
     """
 
@@ -71,10 +75,18 @@ class Device:
     precision: str = "fp32"
     compiled: bool = False
     synchronised: bool = False
+    architectures: int = 0
     processes: Processes = field(default_factory=Processes)
 
     @classmethod
-    def chosen(cls, name: str, precision: str = "fp32", compiled: bool = False, synchronised: bool = False) -> Device:
+    def chosen(
+        cls,
+        name: str,
+        precision: str = "fp32",
+        compiled: bool = False,
+        synchronised: bool = False,
+        architectures: int | None = None,
+    ) -> Device:
         """The device that a user asked for.
 
         Args:
@@ -82,6 +94,8 @@ class Device:
             precision: One of `PRECISIONS`.
             compiled: Whether fixed networks are compiled.
             synchronised: Whether batch norm of fixed networks sees the shares of all processes.
+            architectures: Of a micro-batch of the search; by default `FEW` on an accelerator, where few large kernels
+                are faster than many small ones, and all of a batch on a CPU.
 
         Returns:
             The device; a `UserError` if this machine does not have it.
@@ -102,7 +116,8 @@ class Device:
             name = f"{kind}:{int(os.environ.get('LOCAL_RANK', processes.rank)) % torch.accelerator.device_count()}"
         if kind in ("cuda", "xpu") and ":" in name:
             torch.accelerator.set_device_index(int(name.partition(":")[2]))
-        return cls(name, precision, compiled, synchronised, processes)
+        few = (0 if kind == "cpu" else FEW) if architectures is None else architectures
+        return cls(name, precision, compiled, synchronised, few, processes)
 
     @property
     def type(self) -> str:

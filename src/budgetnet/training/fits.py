@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -35,11 +35,23 @@ class Fit:
 
 
 class Forward(NamedTuple):
-    """What a forward pass gave: outputs, the mean loss of each group of the batch, and what was drawn for it."""
+    """What a forward pass gave: outputs, the mean loss of each group of the batch, and what was drawn for the batch.
+
+    `share` is that of the batch's groups which it was about, if the batch is computed in several micro-batches.
+    """
 
     outputs: Tensor
     losses: Tensor
     drawn: Any = None
+    share: float = 1.0
+
+
+def whole(parts: Sequence[Forward]) -> Forward:
+    """What the forward passes of all micro-batches of a batch gave together."""
+    if len(parts) == 1:
+        return parts[0]
+    outputs, losses = torch.cat([part.outputs for part in parts]), torch.cat([part.losses for part in parts])
+    return Forward(outputs, losses, parts[0].drawn)
 
 
 class Stateful(Protocol):
@@ -86,8 +98,12 @@ class Worker(Protocol):
 class Step:
     """A training step of a network alone: forward pass and loss. Other kinds of steps override the two methods."""
 
+    def forwards(self, trainer: Worker, module: nn.Module, batch: Batch, number: int) -> Iterator[Forward]:
+        """The forward passes of a batch, one for each micro-batch: the trainer goes backward between them."""
+        yield self.forward(trainer, module, batch, number)
+
     def forward(self, trainer: Worker, module: nn.Module, batch: Batch, number: int) -> Forward:
-        """The forward pass.
+        """The forward pass of a whole batch.
 
         Args:
             trainer: The trainer, which has the task and the stopwatch.

@@ -23,7 +23,7 @@ from budgetnet.records.stopwatch import OFF, Untimed, timed
 from budgetnet.training.callbacks import Callback
 from budgetnet.training.device import Device
 from budgetnet.training.evaluation import evaluate
-from budgetnet.training.fits import Course, Fit, Stateful, Step, nothing
+from budgetnet.training.fits import Course, Fit, Forward, Stateful, Step, nothing, whole
 from budgetnet.training.ledger import Ledger, Seen, fault
 from budgetnet.training.norms import synchronised
 from budgetnet.training.processes import ALONE, Processes
@@ -204,13 +204,21 @@ class Trainer:
         fit.module.train()
         self._seed(course, fit)
         rate = course.rate(progress) * self.lr_scale
-        forward = course.step.forward(self, self._runnable(fit), batch, fit.step)
-        loss = forward.losses.mean()
-        metric = self._batch_metric(forward.outputs.detach(), batch[1])
-        self._descend(fit, loss, [loss.detach(), metric], rate)
+        fit.optimizer.zero_grad(set_to_none=True)
+        parts = list(map(self._backward, course.step.forwards(self, self._runnable(fit), batch, fit.step)))
+        forward = whole([part for part, _ in parts])
+        loss, metric = forward.losses.mean(), self._batch_metric(forward.outputs, batch[1])
+        self._descend(fit, any(learns for _, learns in parts), [loss, metric], rate)
         values = {"lr": rate, **course.step.update(self, forward, batch, progress)}
-        number = course.offset + fit.step
-        return Seen(course.phase, number, loss.detach(), metric, values, rows(batch[0]), nothing)
+        return Seen(course.phase, course.offset + fit.step, loss, metric, values, rows(batch[0]), nothing)
+
+    def _backward(self, forward: Forward) -> tuple[Forward, bool]:
+        """Adds the gradients of one micro-batch; says whether there are any. Its graph is given up."""
+        learns = forward.losses.requires_grad
+        if learns:
+            with self.watch.part("backward"):
+                (forward.losses.mean() * forward.share).backward()  # type: ignore[no-untyped-call]
+        return forward._replace(outputs=forward.outputs.detach(), losses=forward.losses.detach()), learns
 
     def _seed(self, course: Course, fit: Fit) -> None:
         """Random numbers of a step follow from (seed, phase, step, rank) where processes have their own."""
@@ -233,15 +241,10 @@ class Trainer:
         return fit.compiled or fit.module
 
     @timed("optimizer")
-    def _descend(self, fit: Fit, loss: Tensor, observed: Sequence[Tensor], rate: float) -> None:
+    def _descend(self, fit: Fit, learns: bool, observed: Sequence[Tensor], rate: float) -> None:
         """One step of the optimizer; none if no sampled architecture reached the output, in any process."""
         for group in fit.optimizer.param_groups:
             group["lr"] = rate
-        fit.optimizer.zero_grad(set_to_none=True)
-        learns = loss.requires_grad
-        if learns:
-            with self.watch.part("backward"):
-                loss.backward()  # type: ignore[no-untyped-call]
         if self.processes.together:
             learns = self.processes.average_step(fit.module, observed)
         if learns:

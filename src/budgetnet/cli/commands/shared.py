@@ -102,6 +102,12 @@ training = together(
         default=None,
         help="Under torchrun: batch norm of fixed networks over the shares of all processes.",
     ),
+    click.option(
+        "--micro-groups",
+        type=int,
+        help="Architectures per micro-batch of the search, whose gradients add up to those of the batch: less memory "
+        "and fewer, larger kernels.  [default: all at once on a CPU, 2 on an accelerator]",
+    ),
     click.option("--threads", type=int, help="Number of torch threads.  [default: torch's own choice]"),
     click.option("--int8-drop", type=float, help="Points of accuracy that an int8 file may lose.  [default: 1]"),
     click.option("--config", "config_file", type=FILE, help="Read settings from a TOML file."),
