@@ -12,6 +12,7 @@ import datetime
 import itertools
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -29,6 +30,8 @@ PATIENCE = datetime.timedelta(minutes=30)
 """For a process that does not answer; one that ended is noticed at once. The first may measure for minutes."""
 BACKENDS = {"cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}
 """What carries tensors between processes, by the kind of the device; gloo does elsewhere."""
+LETTING_GO = 0.25
+"""Seconds without Python at the end, in which other threads can have the interpreter."""
 IDLE = 0.25
 """The largest share of processes that may be idle while each of the others trains a network of its own."""
 
@@ -65,9 +68,14 @@ class Processes:
 
     @staticmethod
     def leave() -> None:
-        """Closes the connections to the other processes."""
+        """Closes the connections to the other processes.
+
+        Torch may still refer to the group, so that gloo's threads go on. One of them lets go of the last tensor that was
+        exchanged, for which it needs the interpreter; a process that is gone by then ends with SIGABRT.
+        """
         if distributed.is_available() and distributed.is_initialized():
             distributed.destroy_process_group()
+            time.sleep(LETTING_GO)
 
     @property
     def alone(self) -> bool:
