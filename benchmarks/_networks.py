@@ -1,8 +1,7 @@
-"""What the speed benchmarks run: two sizes, a ResNet by hand, training steps, architectures of a given share."""
+"""What the speed benchmarks run: two sizes, training steps, architectures of a given share."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks._resnet import CLASSES
 from budgetnet.costs import macs
 from budgetnet.data.feeds import laid_out
 from budgetnet.network.distribution import EdgeDistribution
@@ -19,7 +19,6 @@ from budgetnet.strategies.recipes import fast
 from budgetnet.training.tasks import Task
 
 BATCH = 128
-CLASSES = 10
 SHARES = (0.2, 0.45, 0.7)
 CALIBRATION = 512
 """Architectures behind the mean share of a logit."""
@@ -49,55 +48,6 @@ class Size:
 
 
 LARGE, SMALL = Size(32, 16), Size(16, 8)
-
-
-class Block(nn.Module):
-    """A residual block as people write it, with sums and activations in place; `norm=False` is the folded one."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int, norm: bool) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1)
-        self.bn1 = nn.BatchNorm2d(outputs) if norm else nn.Identity()
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1)
-        self.bn2 = nn.BatchNorm2d(outputs) if norm else nn.Identity()
-        self.relu = nn.ReLU(inplace=True)
-        self.shortcut: nn.Module | None = None
-        if inputs != outputs or stride != 1:
-            conv = nn.Conv2d(inputs, outputs, 1, stride)
-            self.shortcut = nn.Sequential(conv, nn.BatchNorm2d(outputs)) if norm else conv
-
-    def forward(self, x: Tensor) -> Tensor:
-        """relu(block(x) + shortcut(x))."""
-        out = self.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(out))
-        out += x if self.shortcut is None else self.shortcut(x)
-        activated: Tensor = self.relu(out)
-        return activated
-
-
-class HandResNet(nn.Module):
-    """ResNet-20 for small images in plain torch: the network that the fabric of width 3 has as its spine."""
-
-    def __init__(self, channels: int, blocks: int = 3, norm: bool = True) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, channels, 3, 1, 1)
-        self.bn = nn.BatchNorm2d(channels) if norm else nn.Identity()
-        self.relu = nn.ReLU(inplace=True)
-        widths = [channels, channels, 2 * channels, 4 * channels]
-        layers = []
-        for inputs, outputs in itertools.pairwise(widths):
-            stride = 1 if inputs == outputs else 2
-            layers += [Block(inputs, outputs, stride, norm)]
-            layers += [Block(outputs, outputs, 1, norm) for _ in range(blocks - 1)]
-        self.blocks = nn.Sequential(*layers)
-        self.pool = nn.AdaptiveAvgPool2d(1)
-        self.linear = nn.Linear(widths[-1], CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        x = self.blocks(self.relu(self.bn(self.conv(x))))
-        logits: Tensor = self.linear(torch.flatten(self.pool(x), 1))
-        return logits
 
 
 def optimizer_of(module: nn.Module) -> torch.optim.Optimizer:

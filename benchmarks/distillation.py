@@ -26,7 +26,7 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks._common import ROOT, numbers, pin_threads, summarise, write_result
-from benchmarks._networks import HandResNet
+from benchmarks._resnet import HandResNet
 from budgetnet.budgets.budget import parse_all
 from budgetnet.budgets.feasibility import check, profile
 from budgetnet.data import load

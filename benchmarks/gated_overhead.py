@@ -8,7 +8,8 @@ Width 3, batch 128, one thread; both sides do forward, loss, backward and a step
 from __future__ import annotations
 
 from benchmarks._common import answer, arguments, paired, pin_threads, rounds, write_answers
-from benchmarks._networks import LARGE, SMALL, HandResNet, Size, fabric_step, hand_step, optimizer_of
+from benchmarks._networks import LARGE, SMALL, Size, fabric_step, hand_step, optimizer_of
+from benchmarks._resnet import HandResNet
 from budgetnet.costs import params
 
 BAR = 1.03

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks._common import answer, arguments, paired, pin_threads, rounds, write_answers
-from benchmarks._networks import BATCH, LARGE, SMALL, HandResNet, Size
+from benchmarks._networks import BATCH, LARGE, SMALL, Size
+from benchmarks._resnet import HandResNet
 from budgetnet.export.folding import fold
 from budgetnet.network.extract import extract
 

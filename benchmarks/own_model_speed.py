@@ -27,7 +27,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks._common import Answer, answer, arguments, paired, pin_threads, rounds, write_answers
-from benchmarks._networks import CLASSES, HandResNet, Sampled, fabric_step, hand_step, optimizer_of, prepare
+from benchmarks._networks import Sampled, fabric_step, hand_step, optimizer_of, prepare
+from benchmarks._resnet import CLASSES, HandResNet
 from budgetnet import extract, from_model
 from budgetnet.data.feeds import laid_out
 from budgetnet.network.supernet import SuperNetwork
