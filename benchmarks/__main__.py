@@ -16,12 +16,15 @@ from typing import Any
 
 from benchmarks._common import RESULTS, table
 
-NEEDS_DATA = frozenset({"costs_shape", "curve", "distillation", "learns", "quality", "ranking", "segmentation"})
+NEEDS_DATA = frozenset(
+    {"costs_shape", "curve", "distillation", "learns", "quality", "ranking", "segmentation", "trained"}
+)
 
 
 def main() -> int:
     """Runs the benchmarks that are named, or all of them; the number of those that failed."""
-    known = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
+    folder = Path(__file__).parent
+    known = sorted(path.stem for path in [*folder.glob("[a-z]*.py"), *(p.parent for p in folder.glob("*/__main__.py"))])
     chosen = sys.argv[1:] or known
     unknown = sorted(set(chosen) - set(known))
     if unknown:

@@ -40,12 +40,13 @@ def write_result(name: str, payload: Mapping[str, Any], variant: str = "") -> Pa
 
     Variants of a benchmark have files of their own: results/NAME_VARIANT.json.
     """
-    path = _write(name, payload, variant)
+    path = save_result(name, payload, variant)
     print(json.dumps(payload, indent=1, ensure_ascii=False))
     return path
 
 
-def _write(name: str, payload: Mapping[str, Any], variant: str = "") -> Path:
+def save_result(name: str, payload: Mapping[str, Any], variant: str = "") -> Path:
+    """The same without printing."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     made = {
         "benchmark": name,
@@ -99,7 +100,7 @@ def write_answers(name: str, answers: Sequence[Answer], **more: Any) -> Path:
     """Writes results/NAME.json and prints a row for every answer. `more` is what else is worth knowing."""
     held = [found.met for found in answers if found.met is not None]
     rows = [{**asdict(found), "met": found.met} for found in answers]
-    path = _write(name, {"bar": [found.bar for found in answers], "met": all(held), "answers": rows, **more})
+    path = save_result(name, {"bar": [found.bar for found in answers], "met": all(held), "answers": rows, **more})
     print(table(rows), flush=True)
     return path
 

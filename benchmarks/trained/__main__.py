@@ -5,32 +5,59 @@
         [--seeds 0,1,2] [--contestants ours,magnitude] [--out sweeps/trained]
 
 Every run is an entry of `results/trained_ledger.json`, saved as it comes: what is there is not run again, and an
-interrupted run is begun again. Without `--peers` the other tools are left out.
+interrupted run is begun again. Without `--peers` the other tools are left out; with `--parts ""` nothing is run, and
+`results/trained.json` is made of the entries that there are. A seed takes hours of one core, most of it finishing.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks._common import RESULTS, add_data_root, numbers, pin_threads, shares
-from benchmarks.trained import macs
+from benchmarks._common import RESULTS, add_data_root, numbers, pin_threads, save_result, shares
+from benchmarks.trained import latency, macs, table
 from benchmarks.trained.ledger import Ledger
 from benchmarks.trained.study import Protocol, Study
 
 LEDGER = "trained_ledger.json"
+Run = Callable[[Study, Sequence[float], Sequence[int], Sequence[str]], None]
+PARTS: dict[str, tuple[Run, Sequence[float], Sequence[str]]] = {
+    "macs": (macs.run, macs.SHARES, macs.CONTESTANTS),
+    "latency": (latency.run, latency.LIMITS, latency.CONTESTANTS),
+}
+"""What runs, its limits and its contestants, each in the order of what they are worth."""
 
 
 def names(text: str) -> list[str]:
     """`ours,uniform` as a list."""
-    return text.split(",")
+    return [name for name in text.split(",") if name]
+
+
+def write(study: Study) -> None:
+    """Makes the result of what the ledger has, and prints the differences."""
+    entries = list(study.entries())
+    tables = {part: table.table(entries, part) for part in PARTS}
+    full = [entry for entry in entries if entry["contestant"] == "full"]
+    save_result(
+        "trained",
+        {
+            "protocol": asdict(study.protocol),
+            "full": {str(entry["seed"]): {part: entry[part] for part in ("validation", "test")} for entry in full},
+            "tuned": "the learning rates of the tools, on validation data with the first seed; ours are the defaults",
+            **tables,
+        },
+    )
+    for part, found in tables.items():
+        print("\n".join([f"{part}:", *table.lines(found)]), flush=True)
 
 
 def main() -> None:
     """Runs what the ledger does not have."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_root(parser)
-    parser.add_argument("--parts", type=names, default=["macs"])
+    parser.add_argument("--parts", type=names, default=list(PARTS))
     parser.add_argument("--shares", type=shares)
     parser.add_argument("--seeds", type=numbers, default=[0, 1, 2])
     parser.add_argument("--contestants", type=names)
@@ -39,8 +66,13 @@ def main() -> None:
     options = parser.parse_args()
     pin_threads()
     study = Study(Protocol(), Ledger(RESULTS / LEDGER), options.out, options.data_root, options.peers)
-    if "macs" in options.parts:
-        macs.run(study, options.shares or macs.SHARES, options.seeds, options.contestants or macs.CONTESTANTS)
+    unknown = sorted(set(options.parts) - set(PARTS))
+    if unknown:
+        parser.error(f"there is no part {unknown[0]!r}; use {', '.join(PARTS)}")
+    for part in options.parts:
+        run, limits, contestants = PARTS[part]
+        run(study, options.shares or limits, options.seeds, options.contestants or contestants)
+    write(study)
 
 
 if __name__ == "__main__":

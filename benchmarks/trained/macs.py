@@ -12,7 +12,8 @@ from benchmarks.trained.study import NONE, SELF, Study
 PART = "macs"
 SHARES = (0.3, 0.15, 0.5)
 RATES = (0.1, 0.02)
-"""Learning rates that a peer's finish is tried at, with the first seed; the better one by validation is kept."""
+"""Learning rates that a peer's finish is tried at, with the first seed and share; the better one by
+validation is kept."""
 DRAWS = 2
 """Networks of random widths for each seed."""
 CONTESTANTS = ("ours", "magnitude", "uniform", "ours-alone", "taylor", "taught", "scratch", "random", "fastnas")
@@ -68,6 +69,8 @@ def widths(study: Study, share: float, seed: int, draw: int | None, teacher: str
 
     def make() -> dict[str, Any]:
         model = ours.widths(study, seed, share, draw)
+        if model is None:
+            return {"refused": True}
         found = study.train(model, seed, how, study.teacher(teacher, seed))
         return {**found, "share": found["macs"] / full_macs(study, seed)}
 
@@ -90,7 +93,7 @@ def peer(study: Study, tool: str, share: float, seed: int, teacher: str = NONE) 
     """A peer's network, finished at the rate that was tuned for it, or at all of them where it is to be tuned."""
     if study.peers is None:
         return
-    tuned = rate_of(study, tool, share)
+    tuned = rate_of(study, tool)
     for lr in (tuned,) if tuned is not None else RATES:
         _finish_peer(study, tool, share, seed, teacher, lr)
 
@@ -112,18 +115,26 @@ def _finish_peer(study: Study, tool: str, share: float, seed: int, teacher: str,
     return study.ledger.run(known, make)
 
 
-def rate_of(study: Study, tool: str, share: float) -> float | None:
-    """The best rate of a tool by validation, among all of them with the first seed that has all; None before that."""
-    found: dict[int, dict[float, float]] = {}
-    for entry in selected(study, limit=share, contestant=tool, teacher=NONE):
-        found.setdefault(entry["seed"], {})[entry["lr"]] = entry.get("validation", 0.0)
-    complete = [rates for _, rates in sorted(found.items()) if set(rates) == set(RATES)]
+def rate_of(study: Study, tool: str) -> float | None:
+    """The best rate of a tool by validation, for the first seed and share finished at all of them; None before that."""
+    found: dict[tuple[int, float], dict[float, float]] = {}
+    for entry in study.entries(part=PART, contestant=tool, teacher=NONE):
+        found.setdefault((entry["seed"], entry["limit"]), {})[entry["lr"]] = entry.get("validation", 0.0)
+    complete = [rates for _, rates in sorted(found.items(), key=_in_order) if set(rates) == set(RATES)]
     return max(complete[0], key=complete[0].__getitem__) if complete else None
+
+
+def _in_order(found: tuple[tuple[int, float], Any]) -> tuple[int, int]:
+    """Seeds in their order, and shares in the order of `SHARES`."""
+    (seed, share), _ = found
+    return seed, SHARES.index(share) if share in SHARES else len(SHARES)
 
 
 def best_peer(study: Study, share: float) -> str | None:
     """The tool that is best by validation with the first seed; None before any has been run."""
-    found = [entry for entry in selected(study, limit=share, teacher=NONE) if entry["contestant"] in peers.TOOLS]
+    found = [
+        entry for entry in study.entries(part=PART, limit=share, teacher=NONE) if entry["contestant"] in peers.TOOLS
+    ]
     first = min((entry["seed"] for entry in found), default=None)
     scores = {entry["contestant"]: 0.0 for entry in found}
     for entry in found:
@@ -132,17 +143,7 @@ def best_peer(study: Study, share: float) -> str | None:
     return max(scores, key=scores.__getitem__) if scores else None
 
 
-def selected(study: Study, **wanted: Any) -> list[Entry]:
-    """The entries of this part and protocol that agree with all of these values."""
-    wanted = study.known(part=PART, **wanted)
-    found = study.ledger.entries().values()
-    return [entry for entry in found if all(entry.get(name) == value for name, value in wanted.items())]
-
-
 def full_macs(study: Study, seed: int) -> int:
     """Multiply-adds of the full network."""
-    known = study.known(contestant="full", seed=seed)
-    for entry in study.ledger.entries().values():
-        if all(entry.get(name) == value for name, value in known.items()):
-            return int(entry["macs"])
-    return int(study.judged(study.full(seed), seed)["macs"])
+    found = study.entries(contestant="full", seed=seed)
+    return int(found[0]["macs"] if found else study.judged(study.full(seed), seed)["macs"])

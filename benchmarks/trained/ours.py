@@ -78,10 +78,10 @@ def told(summary: Summary, recipe: TrainedRecipe) -> dict[str, Any]:
     }
 
 
-def widths(study: Study, seed: int, share: float, draw: int | None) -> nn.Module:
+def widths(study: Study, seed: int, share: float, draw: int | None) -> nn.Module | None:
     """The trained network with uniform widths, or random ones, within a share of its multiply-adds.
 
-    Each layer keeps its most important channels, as a search would keep them.
+    Each layer keeps its most important channels, as a search would keep them. None if the share is too small.
     """
     net = study.space(study.full(seed))
     measure(net, Task(), study.calibration(seed, trained().importance_examples)).arrange(net)
@@ -90,8 +90,7 @@ def widths(study: Study, seed: int, share: float, draw: int | None) -> nn.Module
     zeros = torch.zeros(len(net.graph.edges))
     moves = Moves(net.graph, budgets, zeros, marginal_costs(budgets, net.graph).tolist(), source)
     gates = uniform_widths(moves) if draw is None else random_widths(moves)
-    assert gates is not None, "the share needs dropped branches"
-    return extract(net, net.graph.architecture(gates))
+    return None if gates is None else extract(net, net.graph.architecture(gates))
 
 
 def from_scratch(study: Study, seed: int, kept: list[str]) -> dict[str, Any]:

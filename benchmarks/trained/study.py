@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from benchmarks._resnet import HandResNet
-from benchmarks.trained.ledger import Ledger, key_of
+from benchmarks.trained.ledger import Entry, Ledger, key_of
 from budgetnet.costs.counts import count
 from budgetnet.data import DataSet, load
 from budgetnet.data.feeds import Batch, Feed
@@ -91,6 +91,12 @@ class Study:
     def known(self, **more: Any) -> dict[str, Any]:
         """What a run of this protocol follows from."""
         return {**asdict(self.protocol), **more}
+
+    def entries(self, **wanted: Any) -> list[Entry]:
+        """The entries of this protocol that agree with all of these values."""
+        known = self.known(**wanted)
+        found = self.ledger.entries().values()
+        return [entry for entry in found if all(entry.get(name) == value for name, value in known.items())]
 
     def feed(self, part: str, seed: int) -> Feed:
         """Batches of a part of the data; those for training are cropped and flipped."""
