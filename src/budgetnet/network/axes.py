@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from budgetnet.network.layers import Narrowed, Part, Places, part_of, parts_of, scattered
+from budgetnet.network.layers import Choice, Places, scattered
 
 Keeps = tuple[tuple[bool, ...], ...]
 """For each axis of a region, in order, which of its units are kept."""
@@ -108,43 +108,14 @@ class LayerCuts:
     tensors: Mapping[str, Mapping[int, Cut]]
     groups: Count | None = None
 
-    def part(self, name: str, tensor: Tensor, axes: Sequence[Axis], keeps: Keeps) -> Part:
-        """The part of a tensor that is kept."""
-        cuts = self.tensors.get(name, {}).items()
-        return tuple((dim, cut.index(axes, keeps, tensor.device)) for dim, cut in cuts)
-
-    def weights(self, layer: nn.Module, axes: Sequence[Axis], choices: Sequence[Keeps]) -> list[dict[str, Tensor]]:
-        """The layer's parameters, as far as they are kept, for each of some choices."""
-        known: list[dict[str, Tensor]] = [{} for _ in choices]
-        for name, tensor in layer._parameters.items():
-            if name in self.tensors and tensor is not None:
-                parts = [self.part(name, tensor, axes, keeps) for keeps in choices]
-                for tensors, narrow in zip(known, parts_of(tensor, parts), strict=True):
-                    tensors[name] = narrow
-        return known
-
-    def narrowed(
-        self,
-        layer: nn.Module,
-        axes: Sequence[Axis],
-        keeps: Keeps,
-        widths: Sequence[int],
-        known: Mapping[str, Tensor] | None = None,
-    ) -> Narrowed:
-        """The layer's tensors, as far as they are kept; some may be known already."""
-        tensors: dict[str, Tensor | None] = {}
-        stays: Places = None
-        for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
-            tensors[name] = tensor
-            if name in self.tensors and tensor is not None:
-                part = self.part(name, tensor, axes, keeps)
-                stays = part[-1][1]
-                tensors[name] = known[name] if known and name in known else part_of(tensor, part)
-        return Narrowed(layer, tensors, stays, None if self.groups is None else self.groups(widths))
-
-
-Weights = Mapping[str, Mapping[str, Tensor]]
-"""Parameters as far as they are kept, by the name of their layer and their own."""
+    def choice(self, axes: Sequence[Axis], keeps: Keeps, device: torch.device) -> Choice:
+        """What stays of the layer."""
+        parts = {
+            name: tuple((dim, cut.index(axes, keeps, device)) for dim, cut in cuts.items())
+            for name, cuts in self.tensors.items()
+        }
+        widths = [axis.width(keep) for axis, keep in zip(axes, keeps, strict=True)]
+        return Choice(parts, None if self.groups is None else self.groups(widths))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,60 +40,97 @@ def pick(value: Tensor, dim: int, places: Places) -> Tensor:
 
 
 def part_of(value: Tensor, part: Part) -> Tensor:
-    """A part of a tensor."""
+    """A part of a tensor, in the tensor's memory format."""
+    last = channels_last(value)
+    value = _as_it_lies(value) if last else value
     for dim, places in part:
-        value = pick(value, dim, places)
-    return value
+        value = pick(value, _LIES[dim] if last else dim, places)
+    return value.permute(0, 3, 1, 2) if last else value
 
 
-def parts_of(value: Tensor, parts: Sequence[Part]) -> tuple[Tensor, ...]:
-    """Several parts of a tensor. The gradient is one sum of them, where autograd would make a whole tensor for each."""
-    return tuple(_Parts.apply(value, tuple(parts)))  # type: ignore[no-untyped-call]
+def parts_of(value: Tensor, parts: Sequence[Part], last: bool = False) -> tuple[Tensor, ...]:
+    """Several parts of a tensor, `last` if they should be channels last.
+
+    The gradient is one sum of theirs, where autograd would make a whole tensor for each.
+    """
+    return tuple(_Parts.apply(value, tuple(parts), last))  # type: ignore[no-untyped-call]
 
 
 class _Parts(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, value: Tensor, parts: tuple[Part, ...]) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, value: Tensor, parts: tuple[Part, ...], last: bool) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.parts, ctx.like = parts, value.detach()
-        return tuple(part_of(value, part) for part in parts)
+        laid = value.contiguous(memory_format=torch.channels_last) if last and value.dim() == 4 else value
+        return tuple(part_of(laid, part) for part in parts)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None]:
-        total = torch.zeros_like(ctx.like)
-        for gradient, part in zip(gradients, ctx.parts, strict=True):
-            if gradient is not None:
-                for whole, piece in _blocks(total, gradient, part):
-                    whole.add_(piece)
-        return total, None
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
+        known = [(gradient, part) for gradient, part in zip(gradients, ctx.parts, strict=True) if gradient is not None]
+        last = any(channels_last(gradient) for gradient, _ in known)
+        total = torch.zeros_like(ctx.like, memory_format=torch.channels_last if last else torch.contiguous_format)
+        for gradient, part in known:
+            if last:
+                _add_part(_as_it_lies(total), _as_it_lies(gradient), [(_LIES[dim], places) for dim, places in part])
+            else:
+                _add_part(total, gradient, part)
+        return total, None, None
 
 
-def _blocks(whole: Tensor, narrow: Tensor, part: Part) -> Iterator[tuple[Tensor, Tensor]]:
-    """Blocks of neighbours of a tensor, and the same of a part of it."""
-    dims = [(dim, _runs(places)) for dim, places in part if places is not None]
-    for block in product(*(runs for _, runs in dims)):
-        one, other = whole, narrow
-        for (dim, _), (start, length, offset) in zip(dims, block, strict=True):
-            one, other = one.narrow(dim, start, length), other.narrow(dim, offset, length)
-        yield one, other
+def _add_part(total: Tensor, narrow: Tensor, part: Sequence[tuple[int, Places]]) -> None:
+    """Adds a part to the whole: along all cut dimensions but the last, it is widened first."""
+    cut = [(dim, places) for dim, places in part if places is not None]
+    for number, (dim, places) in enumerate(cut):
+        done = number == len(cut) - 1
+        shape = [*narrow.shape[:dim], total.shape[dim], *narrow.shape[dim + 1 :]]
+        target = total if done else narrow.new_zeros(shape)
+        if isinstance(places, Scattered):
+            target.index_add_(dim, places.positions, narrow)
+        else:
+            target.narrow(dim, places.start, places.stop - places.start).add_(narrow)
+        narrow = target
+    if not cut:
+        total.add_(narrow)
 
 
-def _runs(places: slice | Scattered) -> Iterator[tuple[int, int, int]]:
-    """Runs of neighbours: where each begins in the whole, its length, and where it begins in the part."""
-    offset = 0
-    for start, stop in places.runs if isinstance(places, Scattered) else [(places.start, places.stop)]:
-        yield start, stop - start, offset
-        offset += stop - start
+_LIES = (0, 3, 1, 2)
+"""Where the dimensions of a tensor that is channels last lie in memory."""
+
+
+def channels_last(value: Tensor) -> bool:
+    """Whether a tensor lies in memory as images with their channels last, and not as others do."""
+    return value.dim() == 4 and not value.is_contiguous() and value.is_contiguous(memory_format=torch.channels_last)
+
+
+def _as_it_lies(value: Tensor) -> Tensor:
+    return value.permute(0, 2, 3, 1)
+
+
+class Choice(NamedTuple):
+    """What stays of a layer: the parts of its tensors by name, and its groups."""
+
+    parts: Mapping[str, Part]
+    groups: int | None
 
 
 class Narrowed(NamedTuple):
-    """A layer, its tensors as far as they are kept, the positions kept of the last of them, and its groups."""
+    """A layer, its parameters as far as they are kept, and what stays of it."""
 
     layer: Any
-    tensors: dict[str, Tensor | None]
-    stays: Places
-    groups: int | None
+    tensors: Mapping[str, Tensor | None]
+    choice: Choice
+
+
+def narrowed(layer: nn.Module, choices: Sequence[Choice], last: bool = False) -> list[Narrowed]:
+    """The layer for each of some choices."""
+    found: list[dict[str, Tensor | None]] = [dict(layer._parameters) for _ in choices]
+    for name, tensor in layer._parameters.items():
+        if tensor is not None and name in choices[0].parts:
+            parts = parts_of(tensor, [choice.parts[name] for choice in choices], last)
+            for tensors, part in zip(found, parts, strict=True):
+                tensors[name] = part
+    return [Narrowed(layer, tensors, choice) for tensors, choice in zip(found, choices, strict=True)]
 
 
 def run(state: Narrowed, x: Tensor) -> Tensor:
@@ -106,11 +142,17 @@ def run(state: Narrowed, x: Tensor) -> Tensor:
         return _batch_norm(state, x)
     if isinstance(layer, nn.modules.conv._ConvTransposeNd):
         transposed = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[len(layer.kernel_size) - 1]
-        options = (layer.stride, layer.padding, layer.output_padding, state.groups or layer.groups, layer.dilation)
+        options = (
+            layer.stride,
+            layer.padding,
+            layer.output_padding,
+            state.choice.groups or layer.groups,
+            layer.dilation,
+        )
         return transposed(x, _need(tensors["weight"]), tensors["bias"], *options)  # type: ignore[arg-type]
     if isinstance(layer, nn.modules.conv._ConvNd):
         convolve: Any = (F.conv1d, F.conv2d, F.conv3d)[len(layer.kernel_size) - 1]
-        options_ = (layer.stride, layer.padding, layer.dilation, state.groups or layer.groups)
+        options_ = (layer.stride, layer.padding, layer.dilation, state.choice.groups or layer.groups)
         result: Tensor = convolve(x, _need(tensors["weight"]), tensors["bias"], *options_)
         return result
     if isinstance(layer, nn.Embedding):
@@ -122,7 +164,7 @@ def run(state: Narrowed, x: Tensor) -> Tensor:
 def _batch_norm(state: Narrowed, x: Tensor) -> Tensor:
     """As `nn.BatchNorm`; with a single value per channel it uses its running statistics and updates nothing."""
     layer, tensors = state.layer, state.tensors
-    mean, var = tensors["running_mean"], tensors["running_var"]
+    mean, var = (_buffer(state, name) for name in ("running_mean", "running_var"))
     training = layer.training and (x.numel() > x.shape[1] or mean is None)
     momentum = 0.0 if layer.momentum is None else layer.momentum
     if training and layer.num_batches_tracked is not None:
@@ -132,11 +174,19 @@ def _batch_norm(state: Narrowed, x: Tensor) -> Tensor:
     output = F.batch_norm(
         x, mean, var, tensors["weight"], tensors["bias"], training or mean is None, momentum, layer.eps
     )
-    if training and mean is not None and var is not None and isinstance(state.stays, Scattered):
-        # `.data`: other groups have saved the statistics for the backward pass, which does not read them in training
-        layer.running_mean.data.index_copy_(0, state.stays.positions, mean)
-        layer.running_var.data.index_copy_(0, state.stays.positions, var)
+    if training and mean is not None and var is not None:
+        ((_, stays),) = state.choice.parts["running_mean"]
+        if isinstance(stays, Scattered):
+            # `.data`: other groups have saved the statistics for the backward pass, which does not read them
+            layer.running_mean.data.index_copy_(0, stays.positions, mean)
+            layer.running_var.data.index_copy_(0, stays.positions, var)
     return output
+
+
+def _buffer(state: Narrowed, name: str) -> Tensor | None:
+    """A buffer as far as it is kept, as it is now: a run may have changed it since the parameters were narrowed."""
+    buffer = state.layer._buffers.get(name)
+    return None if buffer is None else part_of(buffer, state.choice.parts.get(name, ()))
 
 
 def _need(tensor: Tensor | None) -> Tensor:
@@ -144,9 +194,10 @@ def _need(tensor: Tensor | None) -> Tensor:
     return tensor
 
 
-def shrink(state: Narrowed) -> nn.Module:
+def shrink(layer: nn.Module, choice: Choice) -> nn.Module:
     """A layer of the same class with copies of the tensors that are kept."""
-    layer: nn.Module = state.layer
+    with torch.no_grad():
+        (state,) = narrowed(layer, [choice])
     new: Any = layer.__class__.__new__(layer.__class__)
     new.__dict__ = dict(layer.__dict__)
     new._parameters = {
@@ -154,15 +205,15 @@ def shrink(state: Narrowed) -> nn.Module:
         for name, old in layer._parameters.items()
     }
     new._buffers = {
-        name: None if old is None else _need(state.tensors[name]).clone() for name, old in layer._buffers.items()
+        name: None if old is None else _need(_buffer(state, name)).clone() for name, old in layer._buffers.items()
     }
     weight = state.tensors["weight"]
     if isinstance(layer, nn.Linear):
         new.out_features, new.in_features = _need(weight).shape
     elif isinstance(layer, nn.modules.batchnorm._BatchNorm):
-        new.num_features = len(_need(next(v for v in state.tensors.values() if v is not None)))
+        new.num_features = len(next(v for v in [*new._parameters.values(), *new._buffers.values()] if v is not None))
     elif isinstance(layer, nn.modules.conv._ConvNd):
-        new.groups = state.groups or layer.groups
+        new.groups = state.choice.groups or layer.groups
         outer, inner = _need(weight).shape[:2]
         if layer.transposed:
             new.in_channels, new.out_channels = outer, inner * new.groups

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, fx, nn
 
-from budgetnet.network.axes import Axis, Count, Cut, Keeps, LayerCuts, Polynomial, Weights
-from budgetnet.network.layers import Places, Scattered, pick, run, shrink
+from budgetnet.network.axes import REMEMBERED, Axis, Count, Cut, Keeps, LayerCuts, Polynomial
+from budgetnet.network.layers import Choice, Places, Scattered, channels_last, narrowed, pick, run, shrink
 
 Path = tuple[int | str, ...]
 """Where a size stands among the arguments of a call: `(1, 2)` is `args[1][2]`, a string begins with a keyword."""
@@ -51,31 +51,50 @@ class Region(nn.Module):
         self.cuts, self.sizes, self.factors = dict(cuts or {}), dict(sizes or {}), dict(factors or {})
         self.picks = dict(picks or {})
         self._functional: list[fx.GraphModule] = []  # a list, since it shares its layers with `body`
+        self._known: dict[tuple[Keeps, torch.device], _Chosen] = {}
 
-    def forward(self, x: Tensor, *sides: Tensor, keeps: Keeps | None = None, weights: Weights | None = None) -> Tensor:
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_functional": [], "_known": {}}
+
+    def forward(
+        self, x: Tensor, *sides: Tensor, keeps: Keeps | None = None, small: Sequence[Any] | None = None
+    ) -> Tensor:
         """The output for one input and the side values; with everything kept, the plain layers are called.
 
-        `weights` are the narrowed parameters, if they are known.
+        `small` is one of what `narrowed` gave for these units, if it was called for several sets of them.
         """
         if keeps is None or all(map(all, keeps)):
             return cast(Tensor, self.body(x, *sides))
-        widths = self.widths(keeps)
-        known = weights or {}
-        states = [
-            cut.narrowed(self.body.get_submodule(name), self.axes, keeps, widths, known.get(name))
-            for name, cut in self.cuts.items()
-        ]
-        sizes = [count(widths) for where in self.sizes.values() for count in where.values()]
-        cuts = (cut for where in self.picks.values() for _, cut in where.values())
-        picks = [cut.index(self.axes, keeps, x.device) for cut in cuts]
         if not self._functional:
             self._functional.append(self._make_functional())
-        return cast(Tensor, self._functional[0](x, *sides, *states, *sizes, *picks))
+        return cast(Tensor, self._functional[0](x, *sides, *(small or self.narrowed([keeps], x)[0])))
 
-    def weights(self, choices: Sequence[Keeps]) -> list[Weights]:
-        """The narrowed parameters for each of some choices: together, they have one gradient for all."""
-        known = {n: cut.weights(self.body.get_submodule(n), self.axes, choices) for n, cut in self.cuts.items()}
-        return [{name: tensors[i] for name, tensors in known.items()} for i in range(len(choices))]
+    def narrowed(self, choices: Sequence[Keeps], x: Tensor) -> list[list[Any]]:
+        """The narrowed layers, sizes and picks for each of some choices: their parameters have one gradient for all.
+
+        `x` is what they are for: weights of convolutions are laid out as it is.
+        """
+        chosen = [self._choose(keeps, x.device) for keeps in choices]
+        last = channels_last(x)
+        layers = [
+            narrowed(self.body.get_submodule(name), [choice.layers[i] for choice in chosen], last)
+            for i, name in enumerate(self.cuts)
+        ]
+        return [[*states, *choice.rest] for *states, choice in zip(*layers, chosen, strict=True)]
+
+    def _choose(self, keeps: Keeps, device: torch.device) -> _Chosen:
+        """What stays for one choice, remembered."""
+        found = self._known.get((keeps, device))
+        if found is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            layers = [cuts.choice(self.axes, keeps, device) for cuts in self.cuts.values()]
+            widths = self.widths(keeps)
+            sizes = [count(widths) for where in self.sizes.values() for count in where.values()]
+            cuts = (cut for where in self.picks.values() for _, cut in where.values())
+            picks = [cut.index(self.axes, keeps, device) for cut in cuts]
+            found = self._known[keeps, device] = _Chosen(layers, [*sizes, *picks])
+        return found
 
     def widths(self, keeps: Keeps) -> list[int]:
         """The number of blocks kept of each axis."""
@@ -86,7 +105,8 @@ class Region(nn.Module):
         widths = self.widths(keeps)
         layers = dict(self.body.named_modules())
         for name, cuts in self.cuts.items():
-            layers[name] = shrink(cuts.narrowed(layers[name], self.axes, keeps, widths))
+            device = next(tensor.device for tensor in layers[name].state_dict().values())
+            layers[name] = shrink(layers[name], cuts.choice(self.axes, keeps, device))
         graph = fx.Graph()
         copied: dict[fx.Node, Any] = {}
         for node in self.body.graph.nodes:
@@ -197,6 +217,13 @@ class Region(nn.Module):
 
 
 _CPU = torch.device("cpu")
+
+
+class _Chosen(NamedTuple):
+    """What stays of each layer that is cut, and the sizes and picks."""
+
+    layers: list[Choice]
+    rest: list[Any]
 
 
 def _parts(graph: fx.Graph, value: fx.Node, dim: int, places: Places) -> fx.Node:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from budgetnet.errors import UserError
-from budgetnet.network.axes import Weights
+from budgetnet.network.axes import Keeps
 from budgetnet.network.describe import Summary, describe
 from budgetnet.network.executor.plan import CPU, Plan, Run, make_plan
 from budgetnet.network.executor.rows import gather, lent, spread, take
@@ -105,8 +105,8 @@ class SuperNetwork(nn.Module):
         values = _Values(plan)
         values.put(0, call(self.stem, take(x, plan.inputs)))
         for step in plan.steps:
-            weights = self._weights(step.runs)
-            terms = [self._run(run, values, sides, weights.get(run.key)) for run in step.runs]
+            small = self._narrowed(step.runs, values)
+            terms = [self._run(run, values, sides, small.get(run.key)) for run in step.runs]
             own = [rewritable(self.edge_modules[run.operation]) for run in step.runs]
             total = gather(terms, [run.place for run in step.runs], step.rows, step.gap, own)
             fresh = add_up(own).fresh or step.runs[0].place is not None
@@ -129,20 +129,20 @@ class SuperNetwork(nn.Module):
             return cast(tuple[Tensor, tuple[Tensor, ...]], self.prelude(inputs))
         return self.inputs.tensors(inputs)[0], ()
 
-    def _weights(self, runs: Sequence[Run]) -> dict[int, Weights]:
-        """The narrowed weights of runs (by key): those of all runs of an operation together."""
-        narrowed: dict[int, list[Run]] = {}
+    def _narrowed(self, runs: Sequence[Run], values: _Values) -> dict[int, Sequence[Any]]:
+        """The narrowed layers of runs (by key): those of all runs of an operation together."""
+        partial: dict[int, list[Run]] = {}
         for run in runs:
             if run.keeps is not None:
-                narrowed.setdefault(run.operation, []).append(run)
-        found: dict[int, Weights] = {}
-        for number, group in narrowed.items():
+                partial.setdefault(run.operation, []).append(run)
+        found: dict[int, Sequence[Any]] = {}
+        for number, group in partial.items():
             region = cast(Region, self.edge_modules[number])
-            known = region.weights([run.keeps for run in group if run.keeps is not None])
-            found.update(zip((run.key for run in group), known, strict=True))
+            small = region.narrowed([cast(Keeps, run.keeps) for run in group], values.whole[group[0].source])
+            found.update(zip((run.key for run in group), small, strict=True))
         return found
 
-    def _run(self, run: Run, values: _Values, sides: Sequence[Tensor], weights: Weights | None) -> Tensor:
+    def _run(self, run: Run, values: _Values, sides: Sequence[Tensor], small: Sequence[Any] | None) -> Tensor:
         module = self.edge_modules[run.operation]
         with values.lent(run) as part:
             if not isinstance(module, Region):
@@ -150,7 +150,7 @@ class SuperNetwork(nn.Module):
             assert self.prelude is not None or not module.sides
             by_example = self.prelude.by_example if self.prelude is not None else ()
             beside = [take(sides[i], run.rows) if by_example[i] else sides[i] for i in module.sides]
-            return call(module, part, *beside, keeps=run.keeps, weights=weights)
+            return call(module, part, *beside, keeps=run.keeps, small=small)
 
     def plan(self, gates: Tensor | Architecture | None, batch: int, device: torch.device = CPU) -> Plan:
         """How to run some architectures together; computed once for equal gates.

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from budgetnet.network.executor.sums import add_up
+from budgetnet.network.layers import channels_last
 
 Rows = slice | Tensor | None
 """Which rows of a tensor: all (None), neighbours (a slice, no copy), or any (an ascending index on the same device)."""
@@ -134,7 +135,7 @@ def _total(terms: Sequence[Tensor], places: Sequence[Rows], rows: int, gap: Rows
     dtype = first.dtype
     for term in terms[1:]:
         dtype = torch.promote_types(dtype, term.dtype)  # they differ under autocast
-    last = _channels_last(first)
+    last = channels_last(first)
     total = torch.empty(
         (rows, *first.shape[1:]),
         dtype=dtype,
@@ -189,7 +190,7 @@ def _add(target: Tensor, parts: Sequence[Tensor]) -> None:
 
 def _sum_indexed(total: Tensor, terms: Sequence[Tensor], places: Sequence[Rows], gap: Rows) -> None:
     """Copies the first term, fills the rows that it leaves out, and adds the others."""
-    last = _channels_last(total)
+    last = channels_last(total)
     target, dtype = _ordered(total, last), total.dtype
     if places[0] is not None:
         if isinstance(gap, Tensor):
@@ -211,13 +212,9 @@ def take(value: Tensor, rows: Rows) -> Tensor:
         return value
     if isinstance(rows, slice):
         return value[rows]
-    last = _channels_last(value)
+    last = channels_last(value)
     taken = _ordered(value, last).index_select(0, rows)
     return taken.permute(0, 3, 1, 2) if last else taken
-
-
-def _channels_last(value: Tensor) -> bool:
-    return value.dim() == 4 and not value.is_contiguous() and value.is_contiguous(memory_format=torch.channels_last)
 
 
 def _ordered(value: Tensor, last: bool) -> Tensor:
