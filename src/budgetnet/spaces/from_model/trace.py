@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +43,6 @@ class _OneOutput(nn.Module):
     def __init__(self, model: nn.Module, spec: InputSpec) -> None:
         super().__init__()
         self.model, self.spec = model, spec
-        self.problem: UserError | None = None
 
     def forward(self, *tensors: Tensor) -> Tensor:
         if self.spec.kind == "dict":
@@ -54,11 +54,10 @@ class _OneOutput(nn.Module):
         if isinstance(output, list | tuple) and len(output) == 1:
             output = output[0]
         if not isinstance(output, Tensor):
-            self.problem = UserError(
+            raise UserError(
                 f"{type(self.model).__name__} gives {type(output).__name__}, not one tensor (or one named logits); "
                 "wrap it in a module whose forward returns the tensor to train on"
             )
-            raise self.problem
         return output
 
 
@@ -76,7 +75,7 @@ def trace(model: nn.Module, example_inputs: Inputs) -> Trace:
         with quiet(), torch.enable_grad():
             program = torch.export.export(wrapped, examples, dynamic_shapes=dynamic)
     except Exception as error:  # a user's model may contain anything
-        raise wrapped.problem or _refusal(model, error) from error
+        raise _misfit(error) or _refusal(wrapped, examples, error) from error
     finally:
         for module, training in modes:
             module.training = training
@@ -131,27 +130,67 @@ def _check_weights(model: nn.Module, device: torch.device) -> None:
             )
 
 
-def _refusal(model: nn.Module, error: Exception) -> UserError:
+def _refusal(wrapped: _OneOutput, examples: tuple[Tensor, ...], error: Exception) -> UserError:
     """A sentence with the line of the user's model at which the export stopped."""
-    text = " ".join(str(error).split())
-    place = ""
-    frame = error.__traceback__
+    model, shapes = wrapped.model, ", ".join("×".join(map(str, x.shape)) for x in examples)
+    name, text = type(model).__name__, " ".join(str(error).split())
+    place = _place_of(error, model)
+    if "Could not guard" in text or "data-dependent" in text or "GuardOnDataDependent" in type(error).__name__:
+        return UserError(
+            f"{name} cannot be exported{place}: its control flow depends on the data; compute both sides and choose "
+            "with torch.where"
+        )
+    if "specializ" in text or "Constraints violated" in text:
+        three = tuple(torch.cat([x, x[:1]]) for x in examples)
+        place = _place_of(_failure(wrapped, three), model)
+        return UserError(
+            f"{name} cannot be exported{place}: it reads the batch size as a fixed number; use x.shape[0], or -1 in "
+            "views"
+        )
+    failed = _failure(wrapped, examples)
+    if failed is not None:
+        return UserError(
+            f"{name} cannot take the example inputs ({shapes}){_place_of(failed, model)}: "
+            f"{' '.join(str(failed).split())[:240]}; give inputs as the model is called with"
+        )
+    why = f"torch.export says: {text[:240]}; change that part, or wrap the model without it"
+    return UserError(f"{name} cannot be exported{place}: {why}")
+
+
+def _misfit(error: BaseException | None) -> UserError | None:
+    """The sentence about the model's output among the errors that an export failed with."""
+    while error is not None and not isinstance(error, UserError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _failure(wrapped: _OneOutput, examples: tuple[Tensor, ...]) -> Exception | None:
+    """What the model raises if it is called with these examples."""
+    try:
+        with torch.no_grad():
+            wrapped(*examples)
+    except Exception as error:  # a user's model may raise anything
+        return error
+    return None
+
+
+def _place_of(error: Exception | None, model: nn.Module) -> str:
+    """The module whose forward raised an error: the innermost of the user's own, or of torch's if there is none."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    found, of_torch = "", ""
+    frame = error.__traceback__ if error is not None else None
     while frame is not None:
         code = frame.tb_frame
-        if isinstance(code.f_locals.get("self"), nn.Module) and code.f_code.co_name == "forward":
-            owner = code.f_locals["self"]
-            if not isinstance(owner, _OneOutput) and not type(owner).__module__.startswith("torch."):
-                path = next((name for name, module in model.named_modules() if module is owner), "")
-                where = f"{type(owner).__name__}.forward" + (f" ({path})" if path else "")
-                place = f" in {where}, line {frame.tb_lineno} of {code.f_code.co_filename.rpartition('/')[2]}"
+        owner = code.f_locals.get("self")
+        if isinstance(owner, nn.Module) and code.f_code.co_name == "forward" and not isinstance(owner, _OneOutput):
+            path = paths.get(id(owner), "")
+            where = f" in {type(owner).__name__}.forward" + (f" ({path})" if path else "")
+            if type(owner).__module__.startswith("torch."):
+                of_torch = where
+            else:
+                found = f"{where}, line {frame.tb_lineno} of {code.f_code.co_filename.rpartition('/')[2]}"
         frame = frame.tb_next
-    if "Could not guard" in text or "data-dependent" in text or "GuardOnDataDependent" in type(error).__name__:
-        why = "its control flow depends on the data; compute both sides and choose with torch.where"
-    elif "specializ" in text or "Constraints violated" in text:
-        why = "it reads the batch size as a fixed number; use x.shape[0] or -1 in views"
-    else:
-        why = f"torch.export says: {text[:240]}; change that part, or wrap the model without it"
-    return UserError(f"{type(model).__name__} cannot be exported{place}: {why}")
+    return found or of_torch
 
 
 def _flat(
@@ -292,12 +331,12 @@ def path_of(node: fx.Node) -> str:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Torch's exporter logs and warns about parts of itself, which tells a user nothing."""
+    """Torch's exporter logs and warns about parts of itself, and prints its graph: that tells a user nothing."""
     logger = logging.getLogger("torch")
     level = logger.level
     try:
         logger.setLevel(logging.CRITICAL)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
