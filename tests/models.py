@@ -167,12 +167,12 @@ class DoubleConv(nn.Sequential):
 
 
 class UNet(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, classes: int = 2) -> None:
         super().__init__()
         self.down1, self.down2, self.bottom = DoubleConv(3, 6), DoubleConv(6, 8), DoubleConv(8, 10)
         self.up2, self.join2 = nn.ConvTranspose2d(10, 8, 2, 2), DoubleConv(16, 8)
         self.up1, self.join1 = nn.ConvTranspose2d(8, 6, 2, 2), DoubleConv(12, 6)
-        self.out = nn.Conv2d(6, 2, 1)
+        self.out = nn.Conv2d(6, classes, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         one = self.down1(x)

@@ -13,19 +13,32 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmarks._common import RESULTS, add_data_root, numbers, pin_threads, save_result, shares
-from benchmarks.trained import latency, macs, table
+from benchmarks.trained import faces, latency, macs, sentences, table
 from benchmarks.trained.ledger import Ledger
 from benchmarks.trained.study import Protocol, Study
 
 LEDGER = "trained_ledger.json"
+LARGE = Protocol("cifar10", before=30.0, after=15.0)
+"""32×32 images, all of them: a few hours of one core, with fewer epochs than published rows have."""
+
+
+def large(study: Study, shares: Sequence[float], seeds: Sequence[int], contestants: Sequence[str]) -> None:
+    """The comparison at full resolution, with the first seed."""
+    macs.run(replace(study, protocol=LARGE, out=study.out / "large"), shares, seeds[:1], contestants)
+
+
+LARGE_COLUMNS = ("contestant", "limit", "seed", "teacher", "validation", "test", "macs", "share")
 Run = Callable[[Study, Sequence[float], Sequence[int], Sequence[str]], None]
 PARTS: dict[str, tuple[Run, Sequence[float], Sequence[str]]] = {
     "macs": (macs.run, macs.SHARES, macs.CONTESTANTS),
     "latency": (latency.run, latency.LIMITS, latency.CONTESTANTS),
+    "faces": (faces.run, (0.5,), ()),
+    "sentences": (sentences.run, (0.5,), ()),
+    "large": (large, (0.5,), ("ours",)),
 }
 """What runs, its limits and its contestants, each in the order of what they are worth."""
 
@@ -38,7 +51,9 @@ def names(text: str) -> list[str]:
 def write(study: Study) -> None:
     """Makes the result of what the ledger has, and prints the differences."""
     entries = list(study.entries())
-    tables = {part: table.table(entries, part) for part in PARTS}
+    tables = {part: table.table(entries, part) for part in ("macs", "latency")}
+    beside = [entry for entry in study.ledger.entries().values() if entry.get("part") == "sentences"]
+    whole = replace(study, protocol=LARGE).entries()
     full = [entry for entry in entries if entry["contestant"] == "full"]
     save_result(
         "trained",
@@ -47,6 +62,9 @@ def write(study: Study) -> None:
             "full": {str(entry["seed"]): {part: entry[part] for part in ("validation", "test")} for entry in full},
             "tuned": "the learning rates of the tools, on validation data with the first seed; ours are the defaults",
             **tables,
+            "faces": faces.compared(study),
+            "sentences": beside,
+            "large": [{name: entry.get(name) for name in LARGE_COLUMNS} for entry in whole],
         },
     )
     for part, found in tables.items():

@@ -116,8 +116,7 @@ def search(study: Study, limit: float, seed: int, teacher: str) -> Entry:
 
     def make() -> dict[str, Any]:
         result, entry = ours.search(study, seed, f"latency<={100 * limit:g}%", teacher, folder)
-        measured = Clock.of(study, seed)(result.model)
-        return {**entry, **measured, "share": entry["macs"] / full_macs(study, seed)}
+        return {**entry, **Clock.of(study, seed)(result.model)}
 
     return study.ledger.run(known, make)
 

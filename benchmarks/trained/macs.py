@@ -55,8 +55,7 @@ def search(study: Study, share: float, seed: int, teacher: str) -> Entry:
     folder = study.out / f"ours-{teacher}-{share:g}-{seed}"
 
     def make() -> dict[str, Any]:
-        _, entry = ours.search(study, seed, f"macs<={100 * share:g}%", teacher, folder)
-        return {**entry, "share": entry["macs"] / full_macs(study, seed)}
+        return ours.search(study, seed, f"macs<={100 * share:g}%", teacher, folder)[1]
 
     return study.ledger.run(known, make)
 

@@ -28,7 +28,7 @@ from budgetnet.training.tasks import Task
 
 def settings(study: Study, teacher: str, changes: dict[str, Any] | None = None) -> dict[str, Any]:
     """What a search follows from, besides the limit and the seed."""
-    recipe = asdict(trained(study.protocol.after).changed(changes or {}))
+    recipe = asdict(trained(study.protocol.after).changed({"batch_size": study.batch, **(changes or {})}))
     recipe.pop("shared")
     return {"recipe": recipe, "distillation": [WEIGHT, TEMPERATURE] if teacher == SELF else None}
 
@@ -37,7 +37,7 @@ def search(
     study: Study, seed: int, budget: str, teacher: str, out: Path, changes: dict[str, Any] | None = None
 ) -> tuple[Result, dict[str, Any]]:
     """`budgetnet.search` as a user calls it, and what an entry says of it."""
-    data, recipe = study.data, trained(study.protocol.after).changed(changes or {})
+    data, recipe = study.data, trained(study.protocol.after).changed({"batch_size": study.batch, **(changes or {})})
     result: Result = budgetnet.search(
         study.space(study.full(seed)),
         data.train,
@@ -67,6 +67,7 @@ def told(summary: Summary, recipe: TrainedRecipe) -> dict[str, Any]:
         "test": summary.test_score,
         "macs": summary.macs,
         "params": summary.params,
+        "share": summary.macs / summary.before.macs,
         "kept": list(summary.architecture),
         "removed": list(summary.before.removed),
         "race_losses": dict(summary.before.race_losses),

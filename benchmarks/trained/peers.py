@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from benchmarks._common import ROOT
-from benchmarks._resnet import HandResNet
 from benchmarks.trained.study import Study
 
 TOOLS = ("taylor", "magnitude", "fastnas")
@@ -78,7 +77,7 @@ def network_of(study: Study, answer: Answer, share: float) -> tuple[nn.Module, M
     return model, about
 
 
-def reshaped(model: HandResNet, state: Mapping[str, Tensor]) -> HandResNet:
+def reshaped(model: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
     """A network whose layers have the widths of some weights."""
     for name, module in list(model.named_modules()):
         weight = state.get(f"{name}.weight")

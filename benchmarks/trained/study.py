@@ -88,6 +88,11 @@ class Study:
         """Two inputs of zeros."""
         return torch.zeros(2, *self.data.input_shape)
 
+    @property
+    def batch(self) -> int:
+        """Examples in a training batch."""
+        return fast().batch_size
+
     def known(self, **more: Any) -> dict[str, Any]:
         """What a run of this protocol follows from."""
         return {**asdict(self.protocol), **more}
@@ -101,14 +106,14 @@ class Study:
     def feed(self, part: str, seed: int) -> Feed:
         """Batches of a part of the data; those for training are cropped and flipped."""
         crop = self.data.augmentation if part == "train" else None
-        return Device().feed(getattr(self.data, part), fast().batch_size, seed, crop, torch.channels_last)
+        return Device().feed(getattr(self.data, part), self.batch, seed, crop, torch.channels_last)
 
     def calibration(self, seed: int, examples: int) -> Iterator[Batch]:
         """Training batches for an importance pass."""
         train = self.feed("train", seed)
-        return islice(train.training(STREAMS["importance"]), -(-examples // fast().batch_size))
+        return islice(train.training(STREAMS["importance"]), -(-examples // self.batch))
 
-    def full(self, seed: int) -> HandResNet:
+    def full(self, seed: int) -> nn.Module:
         """The trained network; it is trained if the folder does not have it."""
         whole = Training(self.protocol.before, fast().weights.lr, RISE)
         known = self.known(contestant="full", seed=seed, lr=whole.lr)
@@ -122,7 +127,7 @@ class Study:
         model.load_state_dict(load_file(file))
         return model.eval()
 
-    def fresh(self, seed: int) -> HandResNet:
+    def fresh(self, seed: int) -> nn.Module:
         """The network with fresh weights."""
         torch.manual_seed(seed)
         return HandResNet(self.protocol.channels, self.protocol.blocks, inputs=self.data.input_shape[0])
