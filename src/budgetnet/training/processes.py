@@ -70,8 +70,8 @@ class Processes:
     def leave() -> None:
         """Closes the connections to the other processes.
 
-        Torch may still refer to the group, so that gloo's threads go on. One of them lets go of the last tensor that was
-        exchanged, for which it needs the interpreter; a process that is gone by then ends with SIGABRT.
+        Torch may still refer to the group, so that gloo's threads go on. One of them lets go of the last tensor that
+        was exchanged, for which it needs the interpreter; a process that is gone by then ends with SIGABRT.
         """
         if distributed.is_available() and distributed.is_initialized():
             distributed.destroy_process_group()
