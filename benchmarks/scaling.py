@@ -1,8 +1,9 @@
 """What do two processes bring? Throughput, results, precision, and what a step takes on many GPUs, on paper.
 
-`throughput`: two ranks (gloo, one thread each) train in turns with one rank alone, block by block in one run; steps of
-the search phase and of the finish phase, the same batch. `seeds`: whole searches by one and by two processes with the
-same seeds. `precision`: whole searches in bf16 with the same seeds. `paper`: the model of docs/scaling.md.
+`throughput`: two ranks (gloo, one thread and one core each) train in turns with one rank alone, block by block in one
+run; steps of the search phase and of the finish phase, the same batch, of 256 and of 128 examples. `seeds`: whole
+searches by one and by two processes with the same seeds. `precision`: whole searches in bf16 with the same seeds.
+`paper`: the model of docs/scaling.md.
 
     python -m benchmarks.scaling [--parts throughput,seeds,precision,paper] [--blocks 8] [--steps 4] [--seeds 0,1,2]
 """
@@ -37,10 +38,12 @@ from budgetnet.training.fits import Course
 from budgetnet.training.processes import Processes
 
 BAR, POINTS = 1.7, 0.01
+BATCHES = (256, 128)
+"""Examples in a batch; the bar is about the first."""
 SPACE, DATA, NETWORK = "resnet-fabric:width=3,channels=16", "embedded:limit=2000,size=32", "resnet-20"
 SEARCH = (
-    *("--space", "resnet-fabric:width=3,channels=8", "--data", "embedded:limit=1500,size=16"),
-    *("--budget", "macs<=40%", "--epochs", "3"),
+    *("--space", "resnet-fabric:width=3,channels=8", "--data", "embedded:size=16"),
+    *("--budget", "macs<=40%", "--epochs", "6"),
 )
 LAUNCH = ("-m", "torch.distributed.run", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
 PARTS = ("throughput", "seeds", "precision", "paper")
@@ -117,12 +120,16 @@ def exchanged(job: Job, repeats: int = 20) -> dict[str, float]:
 
 
 def work(blocks: int, steps: int) -> None:
-    """What a rank does for `throughput`; the first prints."""
+    """What a rank does for `throughput`, on a core of its own; the first prints."""
     torch.set_num_threads(1)
-    job = prepare(Config(space=SPACE, data=DATA, device="cpu", threads=1))
-    found: dict[str, Any] = {phase: measured(job, phase, blocks, steps) for phase in (Search.name, Finish.name)}
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(os.environ["RANK"]) % len(cores)]})
+    found: dict[str, Any] = {"steps": steps, "batches": {}}
+    for size in BATCHES:
+        job = prepare(Config(space=SPACE, data=DATA, device="cpu", threads=1, batch_size=size))
+        phases = {phase: measured(job, phase, blocks, steps) for phase in (Search.name, Finish.name)}
+        found["batches"][str(size)] = phases
     found["exchange"] = exchanged(job)
-    found["batch_size"], found["steps"] = job.recipe.batch_size, steps
     if job.device.processes.first:
         print(json.dumps(found))
     Processes.leave()
@@ -132,14 +139,17 @@ def throughput(blocks: int, steps: int) -> dict[str, Any]:
     """Ratios of one rank's seconds to those of two, block by block."""
     said = child([*LAUNCH, "--nproc-per-node", 2, "-m", "benchmarks.scaling", "--work", blocks, "--steps", steps])
     found: dict[str, Any] = json.loads(said.splitlines()[-1])
-    for phase in (Search.name, Finish.name):
-        seconds = found[phase]
-        found[phase] = {
-            "ratios": paired(seconds["one"], seconds["two"]),
-            "processor_ratios": paired(seconds["processor_one"], seconds["processor_two"]),
-            "seconds_a_step": {name: median(values) / found["steps"] for name, values in seconds.items()},
-        }
+    for phases in found["batches"].values():
+        phases |= {phase: _ratios(seconds, found["steps"]) for phase, seconds in phases.items()}
     return found
+
+
+def _ratios(seconds: dict[str, list[float]], steps: int) -> dict[str, Any]:
+    return {
+        "ratios": paired(seconds["one"], seconds["two"]),
+        "processor_ratios": paired(seconds["processor_one"], seconds["processor_two"]),
+        "seconds_a_step": {name: median(values) / steps for name, values in seconds.items()},
+    }
 
 
 def search(seed: int, count: int, *more: object) -> float:
@@ -210,11 +220,12 @@ def answers(found: dict[str, Any]) -> list[Any]:
     """The rows of the table."""
     rows = []
     if found["throughput"]:
-        for phase in (Search.name, Finish.name):
-            ratios = found["throughput"][phase]["ratios"]
-            rows.append(answer(f"{phase} steps a second, two processes over one", ratios, BAR, ">="))
-            ratios = found["throughput"][phase]["processor_ratios"]
-            rows.append(answer(f"{phase}: processor time of one over that of each of two", ratios))
+        for size, phases in found["throughput"]["batches"].items():
+            for phase, seen in phases.items():
+                bar = BAR if size == str(BATCHES[0]) else None
+                said = f"{phase}, batches of {size}: steps a second, two processes over one"
+                rows.append(answer(said, seen["ratios"], bar, ">="))
+                rows.append(answer(f"{phase}, {size}: processor time, one over each of two", seen["processor_ratios"]))
     if found["seeds"]:
         difference = [b - a for a, b in zip(*found["seeds"]["scores"], strict=True)]
         rows.append(answer("accuracy of two processes minus one's", difference))

@@ -1,5 +1,6 @@
 """Processes share out the architectures of a step evenly; micro-batches add up to the batch."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -38,11 +39,20 @@ def test_processes_share_out_what_one_would_draw(groups: int, count: int) -> Non
 
 
 def test_every_process_has_about_as_much_work() -> None:
-    work = torch.tensor([9.0, 1.0, 8.0, 2.0, 7.0, 3.0, 6.0, 4.0])
-    mine = [evenly(work, Processes(rank, 2)).tolist() for rank in range(2)]
-    assert sorted([*mine[0], *mine[1]]) == list(range(8))
-    assert all(part == sorted(part) for part in mine)
-    assert [float(work[part].sum()) for part in mine] == [20.0, 20.0]
+    generator = torch.Generator().manual_seed(0)
+    for count, rows in ((2, 8), (3, 9), (4, 64), (2, 2)):
+        work = torch.rand(rows, generator=generator).add(0.5).tolist()
+        mine = [evenly(work, Processes(rank, count)) for rank in range(count)]
+        assert sorted(row for part in mine for row in part) == list(range(rows))
+        assert {len(part) for part in mine} == {rows // count}
+        loads = [sum(work[row] for row in part) for part in mine]
+        if count == 2:  # against every way to halve them
+            halves = itertools.combinations(range(rows), rows // 2)
+            best = min(
+                max(sum(work[row] for row in half), sum(work) - sum(work[row] for row in half)) for half in halves
+            )
+            assert max(loads) <= 1.03 * best
+        assert max(loads) - min(loads) < 0.5
 
 
 def stepped(architectures: int, net: SuperNetwork, batch: Any) -> tuple[dict[str, Tensor], list[float], float]:

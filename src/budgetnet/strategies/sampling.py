@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,8 @@ from budgetnet.training.processes import ALONE, Processes
 
 PER_EXAMPLE = 0
 """Groups: one architecture per example, the paper's setting."""
+CLOSE = 0.9
+"""A swap of rows between two processes must leave at most this share of the difference between their work."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +47,40 @@ class Sampling:
         draw = distribution.sample(count, source, stratified=self.stratified, connected=self.connected)
         if processes.alone:
             return draw
-        mine = evenly(state.work(draw.gates), processes)
+        mine = evenly(state.work(draw.gates).tolist(), processes)
         return Draw(draw.gates[mine], draw.log_prob[mine])
 
 
-def evenly(work: Tensor, processes: Processes) -> Tensor:
+def evenly(work: Sequence[float], processes: Processes) -> list[int]:
     """The rows of this process, in their order, where every process has as many and about as much work.
 
-    The rows are dealt out from the largest to the smallest, in every second round from the last process to the first.
+    Rows are given to whoever has the least work, the largest first. The two with the most and the least then swap
+    rows as long as that helps.
 
     Args:
-        work: Of every row; a multiple of the processes.
+        work: Of every row; there are a multiple of the processes of them.
         processes: The processes.
 
     Returns:
         Numbers of rows.
     """
-    rounds = work.argsort(descending=True, stable=True).view(-1, processes.count)
-    rounds[1::2] = rounds[1::2].flip(1)
-    return rounds[:, processes.rank].sort().values
+    most = len(work) // processes.count
+    hands: list[list[int]] = [[] for _ in range(processes.count)]
+
+    def load(hand: list[int]) -> float:
+        return sum(work[row] for row in hand)
+
+    for row in sorted(range(len(work)), key=lambda row: -work[row]):
+        min((hand for hand in hands if len(hand) < most), key=load).append(row)
+    for _ in work:
+        full, free = max(hands, key=load), min(hands, key=load)
+        gap = load(full) - load(free)
+        pairs = [(abs(gap - 2 * (work[a] - work[b])), a, b) for a in full for b in free]
+        left, a, b = min(pairs, default=(gap, 0, 0))
+        if left >= gap * CLOSE:
+            break
+        full[full.index(a)], free[free.index(b)] = b, a
+    return sorted(hands[processes.rank])
 
 
 @dataclass

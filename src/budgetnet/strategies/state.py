@@ -92,8 +92,12 @@ class SearchState:
         return self.policy
 
     def work(self, gates: Tensor) -> Tensor:
-        """Multiply-adds of architectures: about what it takes to train them."""
-        return self._macs.evaluate(gates)
+        """About what it takes to train architectures: by half their multiply-adds, by half their live edges.
+
+        Both are over those of the full network: small kernels take their time whatever they compute.
+        """
+        edges = self.net.graph.live(gates).sum(1) / len(self.net.graph.edges)
+        return edges + self._macs.evaluate(gates) / self._macs.full
 
     @functools.cached_property
     def _macs(self) -> Meter:

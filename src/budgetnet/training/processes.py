@@ -202,10 +202,12 @@ class Processes:
             flat = torch.cat([tensor.detach().reshape(-1) for tensor in alike])
             mean = dtype.is_floating_point
             distributed.all_reduce(flat, distributed.ReduceOp.SUM if mean else distributed.ReduceOp.MAX)
-            _spread(flat / self.count if mean else flat, alike)
+            _spread(flat.div_(self.count) if mean else flat, alike)
 
     def average_step(self, module: nn.Module, observed: Sequence[Tensor]) -> bool:
         """Averages the gradients and statistics of a step; parameters that no process has used get no gradient.
+
+        Whole numbers, such as the batches that a batch norm has seen, stay each process's own: they count what it did.
 
         Args:
             module: The module, after its backward pass.
@@ -221,7 +223,8 @@ class Processes:
             if any_used:
                 parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
                 gradients.append(parameter.grad)
-        self.average([*gradients, *module.buffers(), *observed])
+        statistics = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+        self.average([*gradients, *statistics, *observed])
         return bool(gradients)
 
     @contextlib.contextmanager
@@ -259,8 +262,11 @@ def _meet(backend: str) -> None:
 
 def _spread(flat: Tensor, tensors: Sequence[Tensor]) -> None:
     """Puts the values of one flat tensor into tensors, in their order."""
-    for tensor, part in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
-        tensor.detach().copy_(part.view_as(tensor))
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    torch._foreach_copy_(
+        [tensor.detach() for tensor in tensors],
+        [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)],
+    )
 
 
 ALONE = Processes()
