@@ -7,6 +7,7 @@ they may work apart for a while, each on a network of its own.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime
 import itertools
@@ -31,7 +32,7 @@ PATIENCE = datetime.timedelta(minutes=30)
 BACKENDS = {"cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}
 """What carries tensors between processes, by the kind of the device; gloo does elsewhere."""
 LETTING_GO = 0.25
-"""Seconds without Python at the end, in which other threads can have the interpreter."""
+"""Seconds at the end of a process in which its other threads can have the interpreter."""
 IDLE = 0.25
 """The largest share of processes that may be idle while each of the others trains a network of its own."""
 
@@ -75,7 +76,7 @@ class Processes:
         """
         if distributed.is_available() and distributed.is_initialized():
             distributed.destroy_process_group()
-            time.sleep(LETTING_GO)
+            atexit.register(time.sleep, LETTING_GO)
 
     @property
     def alone(self) -> bool:
@@ -172,9 +173,12 @@ class Processes:
 
     def same(self, module: nn.Module) -> None:
         """Gives the module the weights that it has in the first process."""
+        self._copy_first([*module.parameters(), *module.buffers()])
+
+    def _copy_first(self, tensors: Sequence[Tensor]) -> None:
+        """Gives tensors the values that they have in the first process."""
         if self.alone:
             return
-        tensors = [*module.parameters(), *module.buffers()]
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
             alike = [tensor for tensor in tensors if tensor.dtype is dtype]
             flat = torch.cat([tensor.detach().reshape(-1) for tensor in alike])
@@ -182,9 +186,13 @@ class Processes:
             _spread(flat, alike)
 
     def check_same(self, module: nn.Module) -> None:
-        """Refuses to go on if the processes hold different weights: one of them would be saved for all."""
+        """Refuses to go on if the processes hold different weights: one of them would be saved for all.
+
+        The counters of the first become those of all.
+        """
         if not self.together:
             return
+        self._copy_first([buffer for buffer in module.buffers() if not buffer.is_floating_point()])
         total = float(sum(parameter.detach().double().sum().cpu() for parameter in module.parameters()))
         highest, lowest = self.agree(total, -total)
         if highest != -lowest:
@@ -207,7 +215,7 @@ class Processes:
     def average_step(self, module: nn.Module, observed: Sequence[Tensor]) -> bool:
         """Averages the gradients and statistics of a step; parameters that no process has used get no gradient.
 
-        Whole numbers, such as the batches that a batch norm has seen, stay each process's own: they count what it did.
+        Counters, such as that of the batches that a batch norm has seen, are each process's own until a checkpoint.
 
         Args:
             module: The module, after its backward pass.
