@@ -1,4 +1,4 @@
-"""The pages: they build without a warning, their links lead somewhere, and what they tell people to type works."""
+"""The pages: they build without a warning, their links lead somewhere, and commands have options that exist."""
 
 from __future__ import annotations
 
@@ -13,31 +13,22 @@ from urllib.parse import unquote
 
 import pytest
 
-from budgetnet.cli import main
 from budgetnet.cli.commands import COMMANDS
+from tests.test_blocks import BLOCK, PAGES, ROOT, blocks
 
-ROOT = Path(__file__).parent.parent
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")])
-RUN = ("tutorial", "extending")
-"""Pages whose commands and blocks of code are run, one after the other, in an empty folder."""
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def blocks(page: Path) -> list[tuple[str, str]]:
-    """Language and text of every block of a page."""
-    return BLOCK.findall(page.read_text(encoding="utf-8"))
+INLINE = re.compile(r"`(budgetnet [a-z][^`…]*)`")
+OUTSIDE = sorted(ROOT.glob("*.md"))
+"""Pages that are not on the site."""
 
 
 def commands(page: Path) -> list[str]:
-    """The lines that a page tells people to type."""
-    found = []
-    for language, text in blocks(page):
-        lines = text.replace("\\\n", " ").splitlines()
-        if language == "console":
-            found += [line[2:] for line in lines if line.startswith("$ ")]
-        elif language in ("sh", "bash"):
-            found += [line for line in lines if line]
-    return [line for line in found if line.startswith("budgetnet ")]
+    """The lines that a page tells people to type, in blocks and in sentences."""
+    typed = [line for block in blocks(page) if block.language == "console" for line in block.typed]
+    return [line for line in typed if line.startswith("budgetnet ")] + INLINE.findall(_prose(page))
+
+
+def _prose(page: Path) -> str:
+    return BLOCK.sub("", page.read_text(encoding="utf-8")).replace("\n", " ")
 
 
 class Links(HTMLParser):
@@ -106,7 +97,7 @@ def test_every_option_is_on_the_page_of_commands(site: Path) -> None:
             assert all(name in text for name in names), (command.name, names)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.parent == ROOT], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", OUTSIDE, ids=lambda page: page.name)
 def test_links_of_pages_outside_the_site_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
         if "://" not in target:
@@ -138,27 +129,3 @@ def test_every_benchmark_is_on_its_page() -> None:
     folder = ROOT / "benchmarks"
     for program in [*folder.glob("[a-z]*.py"), *(path.parent for path in folder.glob("*/__main__.py"))]:
         assert f"`{program.stem}`" in text, program.stem
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_code_of_a_page_is_python(page: Path) -> None:
-    for language, text in blocks(page):
-        if language == "python":
-            compile(text, page.name, "exec")
-
-
-@pytest.mark.parametrize("name", RUN)
-def test_everything_on_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    space: dict[str, object] = {}
-    ran = 0
-    for language, text in blocks(ROOT / "docs" / f"{name}.md"):
-        if language == "python":
-            exec(compile(text, name, "exec"), space)  # noqa: S102
-            ran += 1
-        elif language == "console":
-            for line in text.splitlines():
-                words = shlex.split(line.removeprefix("$ "))
-                assert main(words[1:]) == 0, line
-                ran += 1
-    assert ran > 4

@@ -1,0 +1,86 @@
+"""The figures of the README's table are those of the committed result files, computed from them again."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TABLE = [line for line in README.partition("## Results")[2].partition("\n## ")[0].splitlines() if line.startswith("| ")]
+QUALITY = ("resnet_100", "resnet_60", "resnet_30", "neural_10")
+
+
+def result(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def row(start: str) -> str:
+    """What the only row of the table that begins so says."""
+    (found,) = [line for line in TABLE if line.startswith(f"| {start}")]
+    return found
+
+
+def differences(opponent: str) -> list[str]:
+    """Search minus an opponent, with its standard error, as the table has them."""
+    found = [result(f"quality_{name}")[opponent]["search_minus_this"] for name in QUALITY]
+    return [f"{one['points']:+.1f} ± {one['standard_error']:.1f}".replace("-", "−") for one in found]
+
+
+def test_the_table_is_short_and_names_files_that_exist() -> None:
+    assert len(TABLE) - 2 <= 8
+    for name in re.findall(r"`([\w*]+\.json)`", "".join(TABLE)):
+        assert list(RESULTS.glob(name)), name
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_names_result_files_that_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name, after in re.findall(r"benchmarks/results/([a-z][\w*]+\.\w+)`([^.]*)", text):
+        assert list(RESULTS.glob(re.sub("[A-Z]+", "*", name))) or "are in the history" in after, name
+
+
+def test_kept_budgets() -> None:
+    outcomes = [run["outcome"] for run in result("budgets_kept")["runs"]]
+    met, refused, missed = (outcomes.count(name) for name in ("met", "refused", "missed"))
+    assert len(outcomes) == 30
+    assert f"{met} met, {refused} refused before training, {missed} missed" in row("Are budgets kept?")
+
+
+def test_latency_budgets() -> None:
+    found = result("latency_budgets")
+    refused, said = found["n"] - found["searched"], row("Do latency budgets hold?")
+    assert found["refused_exactly_those_below_the_smallest"]
+    assert f"{found['n']} limits" in said
+    assert f"{refused} refused, {found['certificates_hold']} certified" in said
+    assert f"all {found['remeasured_hold']} hold when measured again" in said
+
+
+def test_exports_and_models() -> None:
+    found = result("export_agreement")
+    largest = max(one["largest_difference"] for one in found["results"])
+    (bound,) = re.findall(r"within ([\d.e-]+),", row("Do exported networks agree"))
+    assert largest <= float(bound) < 1.1 * largest
+    assert not any(one["predictions_differ"] for one in found["results"])
+    models = result("own_models")["results"]
+    small = sum("standard" not in one["from"] for one in models)
+    said = row("Which models can be converted?")
+    assert f"? {len(models)}, " in said
+    assert f"the {small} small ones" in said
+
+
+def test_search_against_random_networks() -> None:
+    said, longer = row("Search − random networks of the same cost"), row("Search − random networks that train")
+    for opponent, text in (("random", said), ("long", longer)):
+        assert re.findall(r"[+−][\d.]+ ± [\d.]+", text) == differences(opponent), opponent
+
+
+def test_the_price_of_a_search() -> None:
+    walls = [result(path.stem)["wall_over_training"]["mean"] for path in RESULTS.glob("quality_*.json")]
+    walls.append(result("search_wall")["answers"][0]["ratio"])
+    assert f"| {min(walls):.2f} to {max(walls):.2f} |" in row("Whole search")
