@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -188,24 +188,30 @@ class Graph:
             node = self.sources[arrival[node]]
         return path[::-1]
 
-    def ear(self, live: Tensor, edge: int, weights: Sequence[float]) -> list[int]:
-        """An edge with the lightest, then fewest, other edges that tie it to a live architecture.
+    def ears(self, live: Tensor, edges: Sequence[int], weights: Sequence[float]) -> list[list[int]]:
+        """Each edge with the lightest, then fewest, other edges that tie it to a live architecture.
 
         Args:
             live: A row of gates (edges, bool).
-            edge: The number of the edge.
-            weights: Of each edge.
+            edges: The numbers of the edges.
+            weights: Of each edge of the graph.
 
         Returns:
-            The numbers of the edges, in order.
+            For each of the edges, the numbers of it and of those that tie it, in order.
         """
-        touched = {0, len(self.nodes) - 1}
+        touched, places = {0, len(self.nodes) - 1}, range(len(self.nodes))
         for i in live.nonzero().flatten().tolist():
             touched |= {self.sources[i], self.targets[i]}
-        before = self._walk(self.sources[edge], touched, weights, self.incoming, self.sources, range(len(self.nodes)))
-        backwards = range(len(self.nodes) - 1, -1, -1)
-        after = self._walk(self.targets[edge], touched, weights, self.outgoing, self.targets, backwards)
-        return [*before, edge, *after]
+
+        @cache  # the units of a bundle have the same ends
+        def before(node: int) -> list[int]:
+            return self._walk(node, touched, weights, self.incoming, self.sources, places)
+
+        @cache
+        def after(node: int) -> list[int]:
+            return self._walk(node, touched, weights, self.outgoing, self.targets, places[::-1])
+
+        return [[*before(self.sources[edge]), edge, *after(self.targets[edge])] for edge in edges]
 
     @staticmethod
     def _walk(

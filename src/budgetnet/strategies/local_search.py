@@ -5,6 +5,7 @@ Every candidate fills the remaining budget with further edges.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -79,8 +80,8 @@ class Moves:
         order = [edge for edge in liked if not gates[edge] and (without is None or not without[edge])]
         while order:
             rows = gates.repeat(len(order), 1)
-            for row, edge in zip(rows, order, strict=True):
-                row[self.graph.ear(gates, edge, self.weights)] = True
+            ears = self.graph.ears(gates, order, self.weights)
+            rows[[row for row, ear in enumerate(ears) for _ in ear], list(itertools.chain(*ears))] = True
             fits = within_all(self.budgets, rows)
             if without is not None:
                 fits &= ~(rows & without).any(1)
