@@ -207,7 +207,7 @@ def test_selection_looks_across_widths_at_validation_alone() -> None:
         row("fixed", 1211, 0.3, 0.4, architecture="resnet-8"),
     ]
     models = dict.fromkeys("abcde", "B-ResNet") | {"fixed": "ResNet-8"}
-    found = compare(TABLE, TINY, rows, models)
+    found = compare(TABLE, TINY, rows, models, {"a": 0.0312, "fixed": None})
     assert [(line.model, line.ours.run if line.ours else None) for line in found.lines] == [
         ("ResNet-8", "fixed"),
         ("LCCL", None),
@@ -216,9 +216,9 @@ def test_selection_looks_across_widths_at_validation_alone() -> None:
     ]
     text = as_markdown(found, {"a": Path("pictures/a.svg")})
     recomputed = cost_of("resnet-fabric:width=1,channels=2", "resnet-8", "params", (1, 8, 8), 10) / 1e3
-    assert f"| ResNet-8 | 1.21 | {recomputed:.3f} | 50.00 |  | 1.211 | 30.00 | 40.00 | fixed |" in text
-    assert "| LCCL | 9 |  | 1.00 |  |  |  |  |  |" in text
-    assert "| B-ResNet |  |  |  |  | 0.900 | 50.00 | 10.00 | [a](pictures/a.svg) |" in text
+    assert f"| ResNet-8 | 1.21 | {recomputed:.3f} | 50.00 |  | 1.211 | 30.00 | 40.00 |  | fixed |" in text
+    assert "| LCCL | 9 |  | 1.00 |  |  |  |  |  |  |" in text
+    assert "| B-ResNet |  |  |  |  | 0.900 | 50.00 | 10.00 | 0.031 | [a](pictures/a.svg) |" in text
 
 
 BASELINES = [(data, model) for data in ("cifar10", "cifar100") for model in ("ResNet-20", "ResNet-110")]
@@ -235,7 +235,7 @@ def test_every_baseline_takes_real_training_steps(scale: str, data: str, model: 
     (config,) = runs.values()
     recipe = config.make_recipe(chosen.task)
     assert (recipe.warmup_epochs, recipe.search_epochs) == (0, 0)
-    assert recipe.finish_epochs == (300 if scale == "full" else 16)
+    assert recipe.finish_epochs == (300 if scale == "full" else 24)
     net = build(config.space, chosen.shape, chosen.classes)
     examples = torch.randn(2, *chosen.shape), torch.randint(chosen.classes, (2,))
     feed = make_feed(examples, 2, 0)
@@ -245,7 +245,7 @@ def test_every_baseline_takes_real_training_steps(scale: str, data: str, model: 
 
 
 def test_without_runs_ours_is_empty() -> None:
-    lines = compare(TABLE, TINY, [], {}).lines
+    lines = compare(TABLE, TINY, [], {}, {}).lines
     assert [line.ours for line in lines] == [None, None]
     assert lines[0].recomputed is not None
 
@@ -260,9 +260,18 @@ def test_estimates_grow_with_what_is_computed() -> None:
     work = {name: _work(config, small) for name, config in runs.items()}
     assert all(a < b for a, b in itertools.pairwise(work.values()))
     resnet_20 = next(name for name in runs if models[name] == "ResNet-20")
-    assert work[resnet_20] == 2_589_504 * 30_000 * 16
+    assert work[resnet_20] == 2_589_504 * 10_000 * 24
     one = {resnet_20: runs[resnet_20]}
     seconds = estimated(one, small)
     assert seconds > 1
-    assert estimated({resnet_20: replace(runs[resnet_20], epochs=32)}, small) == pytest.approx(2 * seconds)
+    assert estimated({resnet_20: replace(runs[resnet_20], epochs=48)}, small) == pytest.approx(2 * seconds)
     assert SCALES == ("reduced", "full")
+
+
+def test_a_reduced_search_is_the_papers_recipe_with_a_rate_for_its_length() -> None:
+    """175,781 steps of 64 draws at a rate of 0.001; ours has 156.25 steps an epoch of 8 draws, in 20 of 24 epochs."""
+    for name in REPRODUCTIONS:
+        runs, _ = plan(name, "reduced")
+        searches = [config for config in runs.values() if config.architecture is None]
+        assert all(config.groups == 8 and str(config.recipe).startswith("paper:policy_lr=") for config in searches)
+    assert REDUCED["cifar10"].recipe == f"paper:policy_lr={1e-3 * 175_781.25 * 64 / (20 * 156.25 * 8):.3g}"

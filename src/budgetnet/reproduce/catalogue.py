@@ -13,14 +13,12 @@ from budgetnet.reproduce.settings import Setting, setting
 from budgetnet.runs.sweep import Plan, make_plan
 
 FULL_RESNETS = (20, 32, 44, 56, 110)
-SMALL_RESNETS = (8, 14, 20, 26, 32, 44, 56, 110)
-"""Also the ones that cost less than ResNet-20: reduced budgets are shares of its cost."""
-COLUMNS = (1, 2, 4, 8)
-SEEDS = (0, 1)
-"""Of a reduced search, whose λ needs no grid."""
-RESNET_SHARES = {"macs": (40, 60, 80, 100), "params": (40, 60, 80, 100), "steps": (50, 75, 100)}
+SMALL_RESNETS = (8, 14, 20, 26)
+"""Reduced budgets are shares of the cost of ResNet-20."""
+COLUMNS, SMALL_COLUMNS = (1, 2, 4, 8), (1, 2, 4)
+RESNET_SHARES = {"macs": (30, 60, 100), "params": (30, 60, 100), "steps": (50, 75, 100)}
 """Reduced budgets in percent of ResNet-20's cost."""
-FABRIC_SHARES = {"macs": (20, 40, 60), "params": (20, 40, 60), "steps": (40, 60, 80)}
+FABRIC_SHARES: Mapping[str, tuple[float, ...]] = {"macs": (4.5, 10, 25), "params": (10, 25), "steps": (40, 60)}
 """Reduced budgets in percent of the whole fabric's cost; on four machines a path alone takes 35 % of its steps."""
 
 
@@ -60,7 +58,7 @@ class Reproduction:
             found += self._baselines(chosen, [f"ResNet-{depth}" for depth in (FULL_RESNETS if full else SMALL_RESNETS)])
             found += _paper_resnets(chosen, self.costs) if full else _small_resnets(chosen, self.costs)
         if self.fabrics:
-            found += self._baselines(chosen, [f"CNF W={width}" for width in COLUMNS])
+            found += self._baselines(chosen, [f"CNF W={width}" for width in (COLUMNS if full else SMALL_COLUMNS)])
             found += self._paper_fabrics(chosen) if full else _small_fabrics(chosen, self.costs)
         return found
 
@@ -116,9 +114,9 @@ def baseline(chosen: Setting, model: str, costs: tuple[str, ...]) -> Method:
 def search(
     chosen: Setting, model: str, space: str, budgets: list[str], name: str = "", seeds: tuple[int, ...] | None = None
 ) -> Method:
-    """A search for each budget, with each λ of the setting or with each seed."""
+    """A search for each budget, with each λ of the setting and with each seed."""
     more = {"penalties": chosen.penalties} if chosen.penalties else {}
-    tried = seeds or ((0,) if chosen.penalties else SEEDS)
+    tried = seeds or (0,)
     label = f"{model}-{name}" if name else model
     return Method(
         model, {**_common(chosen), **more, "name": label, "space": space, "budgets": budgets, "seeds": list(tried)}
@@ -153,7 +151,8 @@ def _kind(cost: str) -> str:
 
 
 def _common(chosen: Setting) -> dict[str, Any]:
-    values = {"data": chosen.data, "recipes": [chosen.recipe], "epochs": chosen.epochs, "batch_size": chosen.batch_size}
+    values: dict[str, Any] = {"data": chosen.data, "recipes": [chosen.recipe], "epochs": chosen.epochs}
+    values |= {"batch_size": chosen.batch_size, "groups": chosen.groups}
     return {name: value for name, value in values.items() if value is not None}
 
 

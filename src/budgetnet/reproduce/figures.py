@@ -82,6 +82,12 @@ def dynamics_of(run: Path) -> list[dict[str, Any]]:
     return sorted(timeline(read_run(run).records).lines(SERIES), key=lambda row: row["epoch"])
 
 
+def last_entropy(run: Path) -> float | None:
+    """The entropy of Γ at the end of a search, in bits an edge; None for a fixed network."""
+    seen = [record.values["entropy"] for record in read_run(run).records if "entropy" in record.values]
+    return seen[-1] if seen else None
+
+
 def draw_dynamics(runs: Sequence[tuple[str, Path]], out: Path) -> list[Path]:
     """Loss and entropy as two charts, a line for each run; the phases are those of the longest."""
     times = {model: timeline(read_run(path).records) for model, path in runs}

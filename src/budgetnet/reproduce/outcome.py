@@ -11,7 +11,14 @@ from budgetnet.naming.files import write_file
 from budgetnet.records.environment import environment
 from budgetnet.records.folder import RunFolder
 from budgetnet.reproduce.catalogue import Reproduction
-from budgetnet.reproduce.figures import draw_dynamics, draw_found, draw_plane, dynamics_of, dynamics_table
+from budgetnet.reproduce.figures import (
+    draw_dynamics,
+    draw_found,
+    draw_plane,
+    dynamics_of,
+    dynamics_table,
+    last_entropy,
+)
 from budgetnet.reproduce.table import Comparison, as_json, as_markdown, compare, selected
 from budgetnet.runs.sweep import Plan
 from budgetnet.runs.sweep.engine import FINISHED
@@ -30,8 +37,9 @@ def write_outcome(
 ) -> tuple[dict[str, Any], list[str]]:
     """The table as a value, and what could not be drawn for want of an extra."""
     table = rows(plan, out / RUNS)
-    comparisons = [compare(one, entry.setting("full"), table, models) for one in entry.tables]
     trained = [(models[row["run"]], out / RUNS / row["run"]) for row in table if row["state"] == FINISHED]
+    entropies = {run.name: last_entropy(run) for _, run in trained}
+    comparisons = [compare(one, entry.setting("full"), table, models, entropies) for one in entry.tables]
     found = list(dict.fromkeys(run for one in comparisons for run in selected(one)))
     pictures = draw_found(out / RUNS, found, out)
     missing = _draw_charts(comparisons, [] if entry.tables else trained, scale == "full", out)

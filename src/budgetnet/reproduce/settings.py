@@ -10,6 +10,7 @@ from budgetnet.errors import UserError
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import build
 from budgetnet.spaces.named import find_architecture
+from budgetnet.strategies.paper import paper
 
 SCALES = ("reduced", "full")
 KEPT = 128
@@ -34,6 +35,8 @@ class Setting:
     filters: int = 128
     task: str = "classification"
     batch_size: int | None = None
+    groups: int | None = None
+    """Architectures that share a batch; the recipe's own number if None."""
     penalties: str | None = None
 
     def resnets(self, width: int) -> str:
@@ -87,23 +90,48 @@ _PARTS = Setting(
 FULL = {"cifar10": _CIFAR10, "cifar100": replace(_CIFAR10, data="cifar100", classes=100), "part-labels": _PARTS}
 """The paper's: 300 epochs (Part Labels: 200) of its recipe, five λ from 0.1 to 10."""
 
+PAPER_DRAWS = 64 * 250 * 45_000 / 64
+"""Architectures that the paper's search on CIFAR draws: one for each of 64 examples of a batch, in 250 epochs."""
+SMALL_BATCH, SMALL_GROUPS = 64, 8
+
+
+def adapted(images: int, epochs: float) -> str:
+    """The paper's recipe for a short run of few groups: Γ's rate grows by as much as it draws fewer architectures.
+
+    With the paper's own rate such a run would end before Γ has moved.
+    """
+    recipe = paper(epochs)
+    draws = SMALL_GROUPS * recipe.search_epochs * images / SMALL_BATCH
+    return f"paper:policy_lr={recipe.policy_lr * PAPER_DRAWS / draws:.3g}"
+
+
 _SMALL10 = Setting(
-    *("cifar10:size=16,limit=30000", (3, 16, 16), 10, 30_000, "fast", 16), channels=8, scales=5, filters=16
+    *("cifar10:size=16,limit=10000", (3, 16, 16), 10, 10_000, adapted(10_000, 24), 24),
+    channels=8,
+    scales=5,
+    filters=16,
+    batch_size=SMALL_BATCH,
+    groups=SMALL_GROUPS,
+    penalties="0.3:3:3",
 )
 _SMALL_PARTS = Setting(
-    *("lfw-parts:size=64", (3, 64, 64), 3, 1_500, "fast", 30),
+    *("lfw-parts:size=64", (3, 64, 64), 3, 1_500, adapted(1_500, 40), 40),
     columns=4,
     scales=7,
     filters=16,
     task="segmentation",
-    batch_size=32,
+    batch_size=SMALL_BATCH // 2,
+    groups=SMALL_GROUPS,
+    penalties="0.3:3:3",
 )
 REDUCED = {
     "cifar10": _SMALL10,
-    "cifar100": replace(_SMALL10, data="cifar100:size=16,limit=30000", classes=100),
+    "cifar100": replace(
+        _SMALL10, data="cifar100:size=16,limit=20000", classes=100, images=20_000, recipe=adapted(20_000, 24)
+    ),
     "part-labels": _SMALL_PARTS,
 }
-"""What two cores can do overnight: smaller images and networks, fewer epochs, λ adapted by the fast recipe."""
+"""What two cores can do: smaller images and networks, fewer epochs, eight architectures a batch, a faster Γ."""
 
 
 def setting(data: str, scale: str) -> Setting:

@@ -21,6 +21,8 @@ class Ours:
     validation: float
     test: float | None
     run: str
+    entropy: float | None = None
+    """Of Γ at the end of a search, in bits an edge."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,15 @@ class Comparison:
     lines: tuple[Line, ...]
 
 
-def compare(table: PublishedTable, paper: Setting, rows: Sequence[Row], models: Mapping[str, str]) -> Comparison:
+def compare(
+    table: PublishedTable,
+    paper: Setting,
+    rows: Sequence[Row],
+    models: Mapping[str, str],
+    entropies: Mapping[str, float | None],
+) -> Comparison:
     """Fixed networks get their own numbers beside the published ones; what was found follows what was published."""
-    mine = _ours(table, rows, models)
+    mine = _ours(table, rows, models, entropies)
     lines: list[Line] = []
     for model in dict.fromkeys([*(row.model for row in table.rows), *models.values()]):
         known = [row for row in table.rows if row.model == model]
@@ -82,7 +90,9 @@ def _line(row: PublishedRow, table: PublishedTable, paper: Setting, ours: Ours |
     return Line(row.model, row, recomputed, ours)
 
 
-def _ours(table: PublishedTable, rows: Sequence[Row], models: Mapping[str, str]) -> dict[str, list[Ours]]:
+def _ours(
+    table: PublishedTable, rows: Sequence[Row], models: Mapping[str, str], entropies: Mapping[str, float | None]
+) -> dict[str, list[Ours]]:
     """By model: fixed networks, and searches under this cost that are on the validation front, expensive ones first.
 
     One front for each model, whatever the width of the fabric that it was found in.
@@ -98,13 +108,13 @@ def _ours(table: PublishedTable, rows: Sequence[Row], models: Mapping[str, str])
             searched.setdefault(models[row["run"]], []).append(row)
     for model, members in searched.items():
         chosen = front([(row["value"], row["validation"]) for row in members])
-        found[model] = [_entry(members[i], table) for i in reversed(chosen)]
+        found[model] = [_entry(members[i], table, entropies.get(members[i]["run"])) for i in reversed(chosen)]
     return found
 
 
-def _entry(row: Row, table: PublishedTable) -> Ours:
+def _entry(row: Row, table: PublishedTable, entropy: float | None = None) -> Ours:
     test = None if row["test"] is None else 100 * row["test"]
-    return Ours(row["costs"][table.cost] / table.unit, 100 * row["validation"], test, row["run"])
+    return Ours(row["costs"][table.cost] / table.unit, 100 * row["validation"], test, row["run"], entropy)
 
 
 def selected(comparison: Comparison) -> list[str]:
@@ -121,9 +131,9 @@ def as_markdown(comparison: Comparison, pictures: Mapping[str, Path]) -> str:
     """The table for people; a found network's name leads to its picture."""
     columns = (
         *("model", f"{comparison.heading}, published", "recomputed", "accuracy %, published", "original article"),
-        *(f"{comparison.heading}, ours", "validation %, ours", "test %, ours", "run"),
+        *(f"{comparison.heading}, ours", "validation %, ours", "test %, ours", "entropy, bits", "run"),
     )
-    lines = [f"## The paper's {comparison.where}", "", _cells(columns), _cells(["---", *["---:"] * 7, "---"])]
+    lines = [f"## The paper's {comparison.where}", "", _cells(columns), _cells(["---", *["---:"] * 8, "---"])]
     lines += [_cells(_shown(line, comparison.unit, pictures)) for line in comparison.lines]
     rows = [line.published for line in comparison.lines if line.published and line.published.note]
     notes = [f"- {row.model}: {row.printed} is printed; it is {row.note}." for row in rows]
@@ -140,6 +150,7 @@ def _shown(line: Line, unit: float, pictures: Mapping[str, Path]) -> Iterator[st
     yield amount(ours.cost if ours else None, unit)
     yield number(ours.validation if ours else None)
     yield number(ours.test if ours else None)
+    yield "" if ours is None or ours.entropy is None else f"{ours.entropy:.3f}"
     picture = pictures.get(ours.run) if ours else None
     yield f"[{ours.run}]({picture.as_posix()})" if ours and picture else ours.run if ours else ""
 
