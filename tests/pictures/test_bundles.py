@@ -12,7 +12,7 @@ from budgetnet.pictures.draw.layout import UNIT
 from budgetnet.pictures.draw.paint import svg, widths
 from budgetnet.pictures.draw.picture import Picture
 from budgetnet.pictures.draw.weights import edge_costs
-from budgetnet.pictures.report.breakdown import breakdown_charts, breakdowns
+from budgetnet.pictures.report.breakdown import breakdowns, schedule_charts
 from tests.network.test_slices import network
 
 
@@ -51,4 +51,4 @@ def test_a_report_has_a_row_for_each_bundle_and_all_rows_add_up(net: SuperNetwor
     (table,) = breakdowns(kept, meters, [0.5] * len(net.graph.edges))
     assert sum(part.value for part in table.parts) == meters["macs"](kept)
     assert "first, 3 of 6 units" in [part.name for part in table.parts]
-    assert [chart.title for chart in breakdown_charts(kept, meters)] == ["Cost by edge: macs", "Schedule: steps(1)"]
+    assert [chart.title for chart in schedule_charts(kept, meters)] == ["Schedule: steps(1)"]

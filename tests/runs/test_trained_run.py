@@ -75,12 +75,18 @@ def test_the_page_says_before_and_after(result: Result) -> None:
     before = result.summary.before
     assert before is not None
     page = (Path(result.summary.run) / "report.html").read_text()
-    section = page.partition(">Before and after<")[2].partition("</section>")[0]
-    rows = re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td></tr>", section)
-    assert rows == before.compared(result.summary)
-    assert re.findall("<li>(.*?)</li>", section) == list(before.removed)
-    assert f"uniform widths at the same cost {before.race_losses['uniform']:.4f}" in section
-    assert "The network before was its teacher" in section
+    words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
+    quality = words.partition("How good is it?")[2].partition("What was kept?")[0]
+    scores = (before.validation_score, before.test_score)
+    shown = " ".join(f"{100 * score:.1f} %" for score in scores if score is not None)
+    assert f"the full network as it came, before {before.macs} {shown}" in quality
+    assert f"uniform widths at the same cost {before.race_losses['uniform']:.4f}" in quality
+    assert "The network before was its teacher" in quality
+    assert f"The full network: {before.macs}." in words
+    kept = words.partition("What was kept?")[2].partition("Where does the cost go?")[0]
+    for line in before.removed:
+        name, _, what = line.partition(": ")
+        assert f"{name} {what}" in kept or what == "dropped"
 
 
 def test_the_summary_is_read_back(result: Result) -> None:

@@ -14,12 +14,13 @@ from budgetnet.naming.files import is_file, is_folder, refuse_replacing
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw import Picture, save
+from budgetnet.pictures.outline import Outline
 from budgetnet.pictures.report.limits import limits, meters
 from budgetnet.pictures.report.networks import Networks
 from budgetnet.pictures.report.series import timeline
 from budgetnet.records.folder import RunFiles, find_runs, is_run, read_run
 from budgetnet.spaces import build
-from budgetnet.spaces.named import find_architecture
+from budgetnet.spaces.named import architecture_in, find_architecture
 
 
 def draw(
@@ -60,8 +61,8 @@ def _space_picture(
         kept = find_architecture(net, architecture) if architecture else None
         return Picture(net, kept, None, _meter(cost, net), title or architecture or what)
     if is_run(Path(what).parent):
-        net = _network(read_run(Path(what).parent), space)
-    elif space is not None:
+        return _architecture_picture(Path(what), cost, title, space)
+    if space is not None:
         net = build(space, shape, classes, own=own_names(space))
     else:
         raise UserError(
@@ -70,15 +71,23 @@ def _space_picture(
     return Picture(net, find_architecture(net, what), None, _meter(cost, net), title or Path(what).stem)
 
 
+def _architecture_picture(file: Path, cost: str | None, title: str | None, space: str | None) -> Picture:
+    """The picture of an architecture beside a run."""
+    run, networks = read_run(file.parent), Networks(space)
+    net = _outline(run, networks)
+    kept = architecture_in(net.graph, file)
+    return Picture(net, kept, None, networks.meter(run, net, cost or "macs"), title or file.stem)
+
+
 def _meter(cost: str | None, net: SuperNetwork) -> Meter:
     """The cost that the user named on the command line."""
     return bind(cost or "macs", net, own=own_names(cost or ""))
 
 
 def _run_picture(path: Path, cost: str | None, epoch: float | None, title: str | None, space: str | None) -> Picture:
-    run = read_run(path)
-    net = _network(run, space)
-    meter = _meter(cost, net) if cost else next(iter(meters(limits(run, net), net).values()))
+    run, networks = read_run(path), Networks(space)
+    net = _outline(run, networks)
+    meter = networks.meter(run, net, cost) if cost else next(iter(meters(limits(run, net), net).values()))
     shots = timeline(run.records).frames(len(net.graph.edges), len(run.records) + 1)
     if epoch is not None:
         shots = [shot for shot in shots if shot["epoch"] <= epoch]
@@ -89,8 +98,8 @@ def _run_picture(path: Path, cost: str | None, epoch: float | None, title: str |
     return Picture(net, found, probabilities, meter, title or run.name)
 
 
-def _network(run: RunFiles, space: str | None) -> SuperNetwork:
-    net, reason = Networks(space=space).of(run)
+def _outline(run: RunFiles, networks: Networks) -> Outline:
+    net, reason = networks.of(run)
     if net is None:
         raise UserError(f"{run.path} cannot be drawn: {reason}")
     return net

@@ -156,10 +156,18 @@ def steps(net: SuperNetwork, machines: int, allocation: str = "critical-path") -
         raise UserError(f"steps on {machines} machines cannot be computed; use 1 machine or more")
     if allocation not in ALLOCATIONS:
         raise UserError(f"allocation {allocation!r} does not exist; use {' or '.join(ALLOCATIONS)}")
-    work = _of_operations(net.graph)
-    modules = [*net.edge_modules, net.stem]
-    costs = [_unit_cost(module) for module in modules] + [1] * (len(work.nodes) - 1) + [_unit_cost(net.head)]
-    return Steps(net.graph, machines, allocation, tuple(costs), _depth_first(work), work)
+    sums = [1] * (len(_of_operations(net.graph).nodes) - 1)
+    costs = [*(_unit_cost(module) for module in (*net.edge_modules, net.stem)), *sums, _unit_cost(net.head)]
+    return of_units(net.graph, machines, allocation, tuple(costs))
+
+
+def of_units(graph: Graph, machines: int, allocation: str, costs: tuple[int, ...]) -> Steps:
+    """The cost for units whose own costs are known: operations, the stem, the sums at the other nodes, the head."""
+    work = _of_operations(graph)
+    units = len(work.edges) + len(work.nodes) + 1
+    if len(costs) != units:
+        raise UserError(f"{len(costs)} costs were given for {units} units of work; give one for each")
+    return Steps(graph, machines, allocation, costs, _depth_first(work), work)
 
 
 def _of_operations(graph: Graph) -> Graph:

@@ -28,6 +28,7 @@ WATCHED = (
     "archive.jsonl",
     "config.json",
     "data.json",
+    "graph.json",
     "architecture.json",
     "summary.json",
     "certificate.json",
@@ -47,7 +48,7 @@ class Watcher:
 
     def __init__(self, paths: Sequence[Path], space: str | None = None) -> None:
         self.paths = tuple(paths)
-        self._networks = Networks(space=space)
+        self._networks = Networks(space)
         self._lock = threading.Lock()
         self._stamp = ""
         self._content: Content | None = None

@@ -211,6 +211,8 @@ class RunFiles:
     summary: Summary | None = None
     certificate: Certificate | None = None
     data: DataDescription | None = None
+    graph: Any = None
+    """What graph.json holds: the graph that was searched, and its counted costs."""
     problems: tuple[str, ...] = ()
     ended: bool = False
     """Whether there is a summary, be it damaged."""
@@ -224,6 +226,11 @@ class RunFiles:
     def settings(self) -> Json:
         """The configuration of the run itself, without versions and machine."""
         return self.origin.config
+
+    @property
+    def metric(self) -> MetricDescription:
+        """What the scores of the run measure."""
+        return self.data.metric if self.data else MetricDescription()
 
     @property
     def finished(self) -> bool:
@@ -277,6 +284,7 @@ def read_run(path: Path) -> RunFiles:
         tried(folder.summary, None),
         tried(folder.certificate, None),
         tried(folder.data, None),
+        tried(lambda: folder.read_json("graph.json"), None),
         tuple(problems),
         folder.finished,
     )

@@ -173,6 +173,7 @@ class Summary:
             last two are those of the process that finished the run. Empty for runs of older versions.
         size: Bytes of the network's parameters and buffers.
         file_size: Bytes of the network as an ONNX file, where a budget is on `size` or `file_size`.
+        examples: How many examples the scores are of, by the part of the data.
     """
 
     run: str
@@ -196,6 +197,7 @@ class Summary:
     spent: Mapping[str, Positive] = field(default_factory=dict)
     size: Count | None = None
     file_size: Count | None = None
+    examples: Mapping[str, Count] = field(default_factory=dict)
 
     @property
     def total_seconds(self) -> float:
@@ -224,9 +226,14 @@ class Summary:
         counts = {"macs": float(self.macs), "params": float(self.params)}
         return found[0] if found else counts.get(name)
 
-    def with_test(self, score: float | None, mean_iou: float | None = None, int8: float | None = None) -> Summary:
-        """The same run with another score on test data, or with none."""
-        return dataclasses.replace(self, test_score=score, test_mean_iou=mean_iou, int8_test=int8)
+    def with_test(
+        self, score: float | None, mean_iou: float | None = None, int8: float | None = None, examples: int = 0
+    ) -> Summary:
+        """The same run with another score on test data, of so many examples, or with none."""
+        counts = {**self.examples, "test": examples}
+        return dataclasses.replace(
+            self, test_score=score, test_mean_iou=mean_iou, int8_test=int8, examples=counts if examples else {}
+        )
 
     def scores(self) -> dict[str, str]:
         """The scores that are known, for people: `{"validation": "91.30%", …}`."""
@@ -271,8 +278,9 @@ class Summary:
         known = {name: item for name, item in value.items() if item is not None or name not in optional}
         if self.metric == MetricDescription():
             del known["metric"]
-        if not self.spent:
-            del known["spent"]
+        for name in ("spent", "examples"):
+            if not known[name]:
+                del known[name]
         return {_stored_name(name, self.metric.name): item for name, item in known.items()}
 
     @staticmethod

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from budgetnet.costs import bind
 from budgetnet.errors import UserError
 from budgetnet.naming.files import write_file
 from budgetnet.network.graph import Architecture
@@ -35,7 +34,7 @@ def draw_found(runs: Path, names: Iterable[str], out: Path) -> dict[str, Path]:
             raise UserError(f"{runs / name} cannot be drawn: {reason}; run it again")
         if run.summary is None or not run.summary.budgets:
             raise UserError(f"{runs / name} has no result that can be read; run it again")
-        cost = bind(run.summary.budgets[0].cost, net)
+        cost = networks.meter(run, net, run.summary.budgets[0].cost)
         picture = Picture(net, Architecture.from_json(net.graph, run.architecture), None, cost, name)
         drawn[name] = save(picture, out / "pictures" / f"{name}.svg", force=True).relative_to(out)
     return drawn
@@ -96,7 +95,7 @@ def draw_dynamics(runs: Sequence[tuple[str, Path]], out: Path) -> list[Path]:
     for name, label in SERIES:
         rows = [{**row, "series": model} for model, time in times.items() for row in time.lines([(name, label)])]
         if rows:
-            drawn.append(_write(lines(rows, phases, label), out / f"{name}.svg"))
+            drawn.append(_write(lines(rows, phases, label, legend=True), out / f"{name}.svg"))
     return drawn
 
 

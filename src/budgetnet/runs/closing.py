@@ -105,6 +105,7 @@ def summarize(
         before=before_and_after(job, kept, model, inherited, tested),
         size=round(size(job.net)(kept)),
         file_size=_file_size(job, kept, certificate),
+        examples={"validation": validation.examples, **({"test": test.examples} if test else {})},
     )
 
 

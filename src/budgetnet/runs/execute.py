@@ -20,6 +20,7 @@ from torch import fx
 
 from budgetnet.budgets.certificate import Certificate, certify, file_checksums
 from budgetnet.budgets.feasibility import Profile
+from budgetnet.costs import bind
 from budgetnet.errors import UserError
 from budgetnet.export import Description, save_program
 from budgetnet.export.formats import program
@@ -27,6 +28,8 @@ from budgetnet.naming.files import write_file
 from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
 from budgetnet.pictures.examples import write_pictures
+from budgetnet.pictures.outline import FILE as GRAPH_FILE
+from budgetnet.pictures.outline import Outline
 from budgetnet.records.console import ConsoleSink, working
 from budgetnet.records.environment import environment, machine, versions
 from budgetnet.records.folder import RunFolder
@@ -41,7 +44,7 @@ from budgetnet.runs.inherited import lent_weights
 from budgetnet.runs.job import Checked, Job, check_job, make_runner, make_trainer, prepare
 from budgetnet.runs.result import Result, load, raw_examples
 from budgetnet.runs.resume import check_origin, fingerprint, restore
-from budgetnet.runs.stored import INT8_FILE, STRUCTURE_FILE, write_structure
+from budgetnet.runs.stored import INT8_FILE, OWN, STRUCTURE_FILE, write_structure
 from budgetnet.spaces import SPACES
 from budgetnet.strategies.archive import lines as archive_lines
 from budgetnet.strategies.recipes import TIME_SHARES
@@ -165,7 +168,7 @@ def _conclude(
         summary = spent.told(summary)
         folder.write_summary(summary)
         if options.report:
-            write_report_of(folder, options.say, job)
+            write_report_of(folder, options.say)
             summary = spent.told(summary)
             folder.write_summary(summary)
     if isinstance(options.watch, Stopwatch):
@@ -198,7 +201,10 @@ def _begin(folder: RunFolder, job: Job, options: Options) -> None:
     if folder.exists:
         return
     folder.write_json("data.json", job.data.to_json())
-    command = options.command or shlex.join(["budgetnet", *sys.argv[1:]])
+    meters = [*(bind(name, job.net) for name in ("macs", "params")), *(budget.meter for budget in job.budgets)]
+    folder.write_json(GRAPH_FILE, Outline.of(job.net, meters, job.budgets).to_json())
+    said = "budgetnet.search(…) in Python" if job.config.data == OWN else shlex.join(["budgetnet", *sys.argv[1:]])
+    command = options.command or said
     origin = Origin(job.config.to_dict(), command, versions().get("budgetnet"), machine(job.device.name), versions())
     folder.write_json("config.json", origin.to_json())
 
@@ -316,8 +322,9 @@ def judge_on_test(run: Path, config: Config, patience: float = 0.0, own: Collect
 
 def write_test_score(folder: RunFolder, score: Score | None, int8: float | None = None) -> None:
     """Puts a score on test data into a summary, or takes it out."""
-    found = (score.metric, score.mean_iou, int8) if score else ()
-    folder.write_summary(folder.summary().with_test(*found or (None,)))
+    summary = folder.summary()
+    known = summary.with_test(score.metric, score.mean_iou, int8, score.examples) if score else summary.with_test(None)
+    folder.write_summary(known)
 
 
 def _say_unused(summary: Summary, options: Options) -> None:
@@ -326,12 +333,11 @@ def _say_unused(summary: Summary, options: Options) -> None:
             options.say(f"{1 - budget.share:.0%} of the budget {budget.text} is unused")
 
 
-def write_report_of(folder: RunFolder, say: Callable[[str], None], job: Job | None = None) -> None:
-    """The page about a run, whose job need not be made again. A missing extra is only said: the run is finished."""
-    from budgetnet.pictures.report import Made, write_report
+def write_report_of(folder: RunFolder, say: Callable[[str], None]) -> None:
+    """The page about a run. A missing extra is only said: the run is finished."""
+    from budgetnet.pictures.report import write_report
 
     try:
-        made = {folder.path: Made(job.net, {b.name: b.meter for b in job.budgets})} if job else {}
-        write_report([folder.path], folder.path / "report.html", force=True, networks=made)
+        write_report([folder.path], folder.path / "report.html", force=True)
     except UserError as error:
         say(f"no report was written: {error}")

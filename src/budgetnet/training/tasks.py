@@ -76,6 +76,11 @@ class Score:
         return finished(self.finish, self.metric_sum)
 
     @property
+    def examples(self) -> int:
+        """How many examples (of a segmentation: labelled pixels) were scored."""
+        return round(self._numbers[1])
+
+    @property
     def mean_iou(self) -> float | None:
         """The mean intersection over union of a segmentation; None for other tasks."""
         return None if self.counts is None else mean_iou(self.counts.cpu())

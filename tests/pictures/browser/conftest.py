@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
+from torch import Tensor, nn
 
+import budgetnet
 from budgetnet.cli import main
+from budgetnet.pictures.report import write_report
+from tests.run_folders import make_run
+from tests.small_runs import mlp, short, vectors
 
 FLAGS = """
 --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update
@@ -108,19 +114,61 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained model of a user's with a branch, made smaller from Python."""
+    torch.manual_seed(0)
+    out = tmp_path_factory.mktemp("own") / "run"
+    net = budgetnet.from_model(Branched(), torch.zeros(2, 6))
+    data = (vectors(160), vectors(64, 1), vectors(64, 2))
+    budgetnet.search(net, *data, budgets=["macs<=60%", "size<=90%"], classes="abc", epochs=2, out=out, quiet=True)
+    return out
+
+
+@pytest.fixture(scope="session")
+def regression_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A regression on a super network that a user made by hand, with a metric of its own."""
+    out = tmp_path_factory.mktemp("regression") / "run"
+    parts = [(x, x[:, :3]) for x, _ in (vectors(160), vectors(64, 1), vectors(64, 2))]
+    budgetnet.search(mlp(), *parts, budgets="params<=70%", loss="mse", metric="r2", recipe=short(), out=out, quiet=True)
+    return out
+
+
+@pytest.fixture(scope="session")
+def pages(
+    real_run: Path, own_run: Path, regression_run: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """The address of a report of each kind."""
+    folder = tmp_path_factory.mktemp("pages")
+    swept = [make_run(folder / f"seed-{seed}", seed=seed) for seed in range(2)]
+    swept.append(make_run(folder / "killed", stop_after=8))
+    runs = {"fabric": [real_run], "own": [own_run], "regression": [regression_run], "sweep": [real_run, *swept]}
+    return {name: write_report(paths, folder / f"{name}.html").as_uri() for name, paths in runs.items()}
+
+
+class Branched(nn.Module):
+    """A model with a layer that can be narrowed and a branch that can be dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 12), nn.Linear(12, 3)
+        self.branch = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 12))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The branch beside its skip."""
+        x = torch.relu(self.first(x))
+        found: Tensor = self.last(x + self.branch(x))
+        return found
+
+
 def colours(image: Image.Image) -> int:
     """How many colours a picture has: few if it is blank."""
     return len(image.getcolors(1 << 24) or [])
 
 
 def violations(page: Any) -> list[str]:
-    """What axe-core finds that is serious or worse."""
+    """What axe-core finds."""
     from axe_playwright_python.sync_playwright import Axe
 
     found = Axe().run(page).response["violations"]
-    return [
-        f"{one['id']}: {node['target']} {node['failureSummary']}"
-        for one in found
-        if one["impact"] in ("serious", "critical")
-        for node in one["nodes"]
-    ]
+    return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"]]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,15 +28,13 @@ MIDDLE_OF_EDGE = """edge => {
 
 
 @pytest.fixture(scope="module")
-def address(real_run: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_report([real_run], tmp_path_factory.mktemp("page") / "report.html").as_uri()
+def address(pages: dict[str, str]) -> str:
+    return pages["fabric"]
 
 
 @pytest.fixture(scope="module")
-def comparison(real_run: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("several")
-    runs = [real_run, make_run(folder / "a"), make_run(folder / "killed", stop_after=8)]
-    return write_report(runs, folder / "report.html").as_uri()
+def comparison(pages: dict[str, str]) -> str:
+    return pages["sweep"]
 
 
 def test_it_opens_complete_and_asks_for_nothing(address: str, tab: MakeTab) -> None:
@@ -41,7 +42,7 @@ def test_it_opens_complete_and_asks_for_nothing(address: str, tab: MakeTab) -> N
     page = seen.page
     assert seen.requests == [address]
     plots = page.locator(".plot")
-    assert plots.count() >= 8
+    assert plots.count() >= 6
     for i in range(plots.count()):
         assert plots.nth(i).locator("svg path, svg rect").count() > 3, i
     assert page.locator("#run-0-canvas .edge").count() == 28
@@ -116,29 +117,64 @@ def test_the_keyboard_reaches_everything(address: str, tab: MakeTab) -> None:
     assert not page.locator("#tip").is_visible()
 
 
-@pytest.mark.parametrize("which", ["address", "comparison"])
-def test_a_narrow_screen_shows_everything(which: str, tab: MakeTab, request: pytest.FixtureRequest) -> None:
-    seen = tab(viewport={"width": 390, "height": 800}).open(request.getfixturevalue(which))
+KINDS = ("fabric", "own", "regression", "sweep")
+OVERFLOWING = """
+[...document.querySelectorAll('h1, h2, h3, h4, p, li, dt, dd, th, td, summary, figcaption, pre')]
+  .filter(e => e.getClientRects().length && !e.closest('.hidden, .stack thead'))
+  .filter(e => { const box = e.getBoundingClientRect(); return box.left < -1 || box.right > innerWidth + 1; })
+  .map(e => `${e.tagName} ${e.textContent.slice(0, 60)}`)
+"""
+"""Texts that reach beyond the edge of the window."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_phone_shows_every_text(kind: str, tab: MakeTab, pages: dict[str, str]) -> None:
+    seen = tab(viewport={"width": 375, "height": 812}).open(pages[kind])
     page = seen.page
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
     boxes = page.evaluate(
         "[...document.querySelectorAll('.plot svg')].map(e => e.getBoundingClientRect()).map(b => [b.left, b.right])"
     )
     assert boxes
-    assert all(left >= 0 and right <= 390 for left, right in boxes)
-    wide = page.locator("#run-0-canvas")
-    assert wide.evaluate("e => e.scrollWidth > e.clientWidth"), "a picture that is too wide scrolls in its own box"
-    assert seen.errors == []
+    assert all(left >= 0 and right <= 375 for left, right in boxes)
+    assert page.evaluate(OVERFLOWING) == []
+    wide = page.locator("#run-0-canvas").evaluate(
+        "e => [e.scrollWidth, e.clientWidth, e.querySelector('svg').clientWidth]"
+    )
+    assert wide[0] >= wide[2], "a picture that is too wide scrolls in its own box"
+    assert (seen.errors, seen.requests) == ([], [pages[kind]])
 
 
-@pytest.mark.parametrize(("which", "scheme"), [("address", "dark"), ("comparison", "light"), ("comparison", "dark")])
-def test_no_serious_accessibility_violation(
-    which: str, scheme: str, tab: MakeTab, request: pytest.FixtureRequest
-) -> None:
-    seen = tab(color_scheme=scheme).open(request.getfixturevalue(which))
+@pytest.mark.parametrize(("kind", "scheme"), [(kind, ("light", "dark")[i % 2]) for i, kind in enumerate(KINDS)])
+def test_no_accessibility_violation(kind: str, scheme: str, tab: MakeTab, pages: dict[str, str]) -> None:
+    seen = tab(color_scheme=scheme).open(pages[kind])
     seen.page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
     assert violations(seen.page) == []
-    assert seen.errors == []
+    assert (seen.errors, seen.requests) == ([], [pages[kind]])
+
+
+def test_a_regression_is_not_called_accuracy(tab: MakeTab, pages: dict[str, str]) -> None:
+    words = tab().open(pages["regression"]).words("main")
+    assert "and reaches r2 " in words
+    assert "accuracy" not in words
+
+
+@pytest.mark.parametrize("kind", ["fabric", "own", "regression"])
+def test_the_code_on_the_page_works(
+    kind: str, tab: MakeTab, pages: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = tab().open(pages[kind]).page.locator("#run-0-usage").locator("xpath=..").locator("code")
+    found = [(block.get_attribute("data-language"), block.inner_text()) for block in blocks.all()]
+    assert [language for language, _ in found] == ["python", "shell", "shell"]
+    tools = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    for name, call in (("python", ""), ("budgetnet", "-m budgetnet")):
+        (tmp_path / name).write_text(f'#!/bin/sh\nexec {sys.executable} {call} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    for language, code in found:
+        program = ["python", "-c", code] if language == "python" else ["sh", "-e", "-c", code]
+        done = subprocess.run(program, cwd=tmp_path, env={**os.environ, **tools}, capture_output=True, text=True)
+        assert done.returncode == 0, (code, done.stdout, done.stderr)
+        assert done.stdout.strip(), code
 
 
 def test_dark_is_dark(address: str, tab: MakeTab) -> None:
@@ -166,13 +202,13 @@ def test_pictures_without_scripts(address: str, tab: MakeTab) -> None:
 def test_several_runs_and_a_killed_one(comparison: str, tab: MakeTab) -> None:
     seen = tab().open(comparison)
     page = seen.page
-    assert seen.words("h1") == "3 runs"
+    assert seen.words("h1") == "4 runs"
     assert page.locator("tbody tr").count() >= 3
     assert page.locator("#comparison-plane-0 svg path").count() > 3
-    assert "The records end in phase" in seen.words("#run-2 .warning")
+    assert "The records end in phase" in seen.words("#run-3 .warning")
     page.get_by_role("link", name="killed").click()
-    assert page.evaluate("location.hash") == "#run-2"
-    for run in ("run-0", "run-1", "run-2"):
+    assert page.evaluate("location.hash") == "#run-3"
+    for run in ("run-0", "run-1", "run-3"):
         slider = page.locator(f"#{run}-slider")
         slider.focus()
         page.keyboard.press("Home")

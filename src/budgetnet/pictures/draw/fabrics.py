@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw.geometry import Point, bow
 from budgetnet.pictures.draw.layout import PLAIN, RADIUS, Caption, Layout, Node, Route, fan, parallels, shape_text
+from budgetnet.pictures.outline import Drawable
 
 Cells = dict[str, tuple[int, int]]
 
@@ -17,7 +17,7 @@ OUTWARDS = 20.0
 KINDS = {"block": "block: two convolutions", "skip": "skip: identity or projection"}
 
 
-def _cells(net: SuperNetwork, pattern: str) -> Cells | None:
+def _cells(net: Drawable, pattern: str) -> Cells | None:
     """The two numbers in every node's name, or None if this is not such a graph."""
     found = {node: re.fullmatch(pattern, node) for node in net.graph.nodes}
     if not all(found.values()):
@@ -25,7 +25,7 @@ def _cells(net: SuperNetwork, pattern: str) -> Cells | None:
     return {node: (int(match[1]), int(match[2])) for node, match in found.items() if match}
 
 
-def group_rows(net: SuperNetwork) -> Layout | None:
+def group_rows(net: Drawable) -> Layout | None:
     """A ResNet fabric: a row for each group, odd ones from right to left, so that mirrored blocks face each other."""
     cells = _cells(net, r"g(\d+)b(\d+)")
     if cells is None:
@@ -55,7 +55,7 @@ def group_rows(net: SuperNetwork) -> Layout | None:
     return Layout(nodes, tuple(routes), KINDS, tuple(captions), LEFT + across * last + RIGHT, height)
 
 
-def column_grid(net: SuperNetwork) -> Layout | None:
+def column_grid(net: Drawable) -> Layout | None:
     """A neural fabric: columns from left to right, scales from fine to coarse downwards."""
     cells = _cells(net, r"c(\d+)s(\d+)")
     if cells is None:
@@ -82,5 +82,5 @@ def column_grid(net: SuperNetwork) -> Layout | None:
     )
 
 
-def _shape(net: SuperNetwork, node: str) -> tuple[int, ...]:
+def _shape(net: Drawable, node: str) -> tuple[int, ...]:
     return net.shapes.nodes[net.graph.nodes.index(node)] if node in net.graph.nodes else ()

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from budgetnet.network.graph import Graph
-from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw.geometry import Point, flow
 from budgetnet.pictures.draw.layout import PLAIN, RADIUS, Layout, Node, Route, lanes
+from budgetnet.pictures.outline import Drawable
 
 LONGEST_LABEL = 16
 SWEEPS = 8
@@ -21,7 +21,7 @@ Stop = int | tuple[int, int]
 """A node, or where an edge passes a layer: (edge, layer)."""
 
 
-def layers(net: SuperNetwork) -> Layout:
+def layers(net: Drawable) -> Layout:
     """A layered picture of any graph."""
     graph = net.graph
     depth = _depths(graph)

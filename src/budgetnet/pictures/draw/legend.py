@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from markupsafe import Markup
+
 from budgetnet.pictures.draw.picture import Picture
 from budgetnet.pictures.draw.text import escaped
 from budgetnet.pictures.draw.theme import ramp
@@ -18,7 +20,7 @@ Entry = tuple[str, str]
 def legend(picture: Picture, width: float) -> tuple[str, float]:
     """The key as SVG, wrapped to a width, and its height."""
     x, y, parts = 14.0, 22.0, []
-    for swatch, text in _entries(picture):
+    for swatch, text in entries(picture):
         room = SWATCH + 8 + 6.3 * len(text) + 22
         if x > 14 and x + room > width:
             x, y = 14.0, y + LINE_HEIGHT
@@ -30,7 +32,8 @@ def legend(picture: Picture, width: float) -> tuple[str, float]:
     return "".join(parts), y + 18
 
 
-def _entries(picture: Picture) -> Iterator[Entry]:
+def entries(picture: Picture) -> Iterator[Entry]:
+    """What has a meaning in a picture."""
     scheduled = picture.ticks is not None
     if picture.ticks is not None:
         yield _scale(), f"tick 1 to {picture.ticks.total}"
@@ -55,6 +58,12 @@ def _entries(picture: Picture) -> Iterator[Entry]:
             ),
             "opacity: probability",
         )
+
+
+def html_key(picture: Picture) -> list[tuple[Markup, str]]:
+    """The key for a page, whose text wraps: a small picture and a text for each entry."""
+    box = f'<svg class="bn" viewBox="0 -8 {SWATCH:g} 16" width="{SWATCH:g}" height="16" aria-hidden="true">'
+    return [(Markup(f"{box}{swatch}</svg>"), text) for swatch, text in entries(picture)]  # swatches are ours
 
 
 def _line(classes: str) -> str:

@@ -43,8 +43,9 @@ def page(picture: Picture, text: str, theme: str) -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta name="color-scheme" content="{scheme}"><title>{title}</title>'
-        "<style>body{margin:0}main{overflow:auto}svg{display:block;margin:auto}</style></head>"
-        f'<body><main tabindex="0">{text}</main></body></html>'
+        "<style>body{margin:0}main{overflow:auto}svg{display:block;margin:auto}"
+        "h1{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}</style></head>"
+        f'<body><main tabindex="0"><h1>{title}</h1>{text}</main></body></html>'
     )
 
 

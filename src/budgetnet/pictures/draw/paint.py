@@ -20,11 +20,11 @@ NARROWEST = 480.0
 
 
 def svg(picture: Picture, theme: str = "auto", style: bool = True) -> str:
-    """The picture as one SVG element; a page that shows several carries `stylesheet()` itself and says style=False."""
+    """The picture as one SVG element; a page that carries `stylesheet()` and the keys itself says style=False."""
     place = picture.layout
     head = TITLE_HEIGHT if picture.title else 0.0
-    width, height = size(picture)
-    key, _ = legend(picture, width)
+    width, height = size(picture, key=style)
+    key = legend(picture, width)[0] if style else ""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="bn" role="img" viewBox="0 0 {width:g} {height:g}" '
         f'width="{width:g}" height="{height:g}" aria-label="{escaped(describe(picture))}">',
@@ -45,12 +45,12 @@ def svg(picture: Picture, theme: str = "auto", style: bool = True) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def size(picture: Picture) -> tuple[float, float]:
-    """The width and height of the picture, in pixels."""
+def size(picture: Picture, key: bool = True) -> tuple[float, float]:
+    """The width and height of the picture, with its key or without it, in pixels."""
     head = TITLE_HEIGHT if picture.title else 0.0
     text = 6.6 * max(len(describe(picture)), 1.5 * len(picture.title)) + 28 if picture.title else 0.0
-    width = max(picture.layout.width, text, NARROWEST)
-    return width, head + picture.layout.height + legend(picture, width)[1]
+    width = max(picture.layout.width, text, NARROWEST if key else 0.0)
+    return width, head + picture.layout.height + (legend(picture, width)[1] if key else 0.0)
 
 
 def widths(picture: Picture) -> list[float]:

@@ -10,17 +10,17 @@ from budgetnet.costs import Meter
 from budgetnet.costs.units import show
 from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture
-from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.draw.layout import Layout
 from budgetnet.pictures.draw.places import layout
 from budgetnet.pictures.draw.weights import Ticks, edge_costs, ticks
+from budgetnet.pictures.outline import Drawable
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
     """What is drawn: a super network, the edges that are kept, their probabilities, and a cost for widths and ticks."""
 
-    net: SuperNetwork
+    net: Drawable
     architecture: Architecture | None = None
     probabilities: Sequence[float] | None = None
     cost: Meter | None = None

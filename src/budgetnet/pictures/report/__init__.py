@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from budgetnet.pictures.report.networks import Made
 from budgetnet.pictures.report.page import report, write_report
 
-__all__ = ["Made", "report", "write_report"]
+__all__ = ["report", "write_report"]

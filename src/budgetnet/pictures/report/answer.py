@@ -1,28 +1,16 @@
-"""The answer first: one sentence, the state of the run, and the numbers that people ask for."""
+"""The answer first: one sentence, the state of the run, and what a reader must not overlook."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from budgetnet.costs.units import COUNTS, show
+from budgetnet.costs.units import show
 from budgetnet.pictures.report.limits import Limit
-from budgetnet.pictures.report.numbers import duration, percent, quantity, score_text
+from budgetnet.pictures.report.met import BAD, GOOD, OPEN
+from budgetnet.pictures.report.numbers import percent, quantity, score_text
+from budgetnet.pictures.report.quality import measure_of
 from budgetnet.records.folder import RunFiles
-from budgetnet.records.results import ACCURACY, MetricDescription, Summary
-
-GOOD, BAD, OPEN = "good", "bad", "open"
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A number with its name; `filled` is the share of a budget that is used."""
-
-    label: str
-    value: str
-    note: str = ""
-    mood: str = ""
-    filled: float | None = None
+from budgetnet.records.results import Summary
 
 
 @dataclass(frozen=True)
@@ -32,7 +20,6 @@ class Answer:
     sentence: str
     state: str
     mood: str
-    tiles: list[Tile]
     warnings: list[str]
 
 
@@ -44,8 +31,7 @@ def answer(run: RunFiles, limits: list[Limit]) -> Answer:
         warnings.insert(0, "The result of this run cannot be read." if run.ended else _unfinished(run))
     elif not run.whole:
         warnings.insert(0, "The records are incomplete: records.jsonl is missing or ends in a torn line.")
-    tiles = [*(_limit_tile(limit) for limit in limits), *_result_tiles(run)]
-    return Answer(_sentence(run, limits), _state(run, limits), _mood(run, limits), tiles, warnings)
+    return Answer(_sentence(run, limits), _state(run, limits), _mood(run, limits), warnings)
 
 
 def _sentence(run: RunFiles, limits: list[Limit]) -> str:
@@ -64,13 +50,22 @@ def _sentence(run: RunFiles, limits: list[Limit]) -> str:
 
 
 def _asked(limit: Limit) -> str:
-    return f"at most {quantity(limit.maximum, limit.unit)}" if limit.maximum is not None else f"limited {limit.cost}"
+    return (
+        f"at most {_tied(quantity(limit.maximum, limit.unit))}"
+        if limit.maximum is not None
+        else f"limited {limit.cost}"
+    )
 
 
 def _met(limit: Limit) -> str:
     if limit.value is None or limit.maximum is None:
         return f"limited {limit.cost}"
-    return f"{show(limit.value, limit.unit)} of {_asked(limit)}"
+    return f"{_tied(show(limit.value, limit.unit))} of {_asked(limit)}"
+
+
+def _tied(text: str) -> str:
+    """A number that is not parted from its unit at the end of a line."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _score(run: RunFiles, summary: Summary) -> str:
@@ -81,14 +76,10 @@ def _score(run: RunFiles, summary: Summary) -> str:
     for data, value, overlap in known:
         if value is not None:
             more = "" if overlap is None else f" and {percent(overlap)} mean intersection over union"
-            return f"{score_text(summary.metric, value)} {_measure(run)}{more} on {data} data"
+            share = summary.metric.format.endswith("%")
+            text, what = score_text(summary.metric, value), measure_of(run)
+            return f"{f'{text} {what}' if share else f'{what} {text}'}{more} on {data} data"
     return ""
-
-
-def _measure(run: RunFiles) -> str:
-    metric = run.data.metric if run.data else MetricDescription()
-    pixels = run.data is not None and run.data.task == "segmentation" and metric.name == ACCURACY
-    return f"pixel {metric.label}" if pixels else metric.label
 
 
 def _state(run: RunFiles, limits: list[Limit]) -> str:
@@ -114,48 +105,3 @@ def _unfinished(run: RunFiles) -> str:
     where = f"The records end in phase “{last.phase}”, epoch {last.epoch}." if last else "There are no records yet."
     torn = "" if run.whole or not last else " The last line is torn, as when a run is killed while it writes."
     return f"This run was not finished when this page was made. {where}{torn}"
-
-
-def _limit_tile(limit: Limit) -> Tile:
-    value = "–" if limit.value is None else show(limit.value, limit.unit)
-    note = _asked(limit).removesuffix(f" {limit.unit}") if limit.unit in COUNTS else _asked(limit)
-    known = limit.value is not None and limit.maximum
-    filled = (
-        min(max(limit.value / limit.maximum, 0.0), 1.5) if known and limit.value is not None and limit.maximum else None
-    )
-    verdict = limit.certified if limit.certified is not None else limit.met
-    mood = OPEN if verdict is None else GOOD if verdict else BAD
-    return Tile(f"budget: {limit.cost}", value, note, mood, filled if filled is None or math.isfinite(filled) else None)
-
-
-def _result_tiles(run: RunFiles) -> list[Tile]:
-    summary = run.summary
-    if summary is None:
-        return []
-    tiles: list[Tile] = []
-    test, validation = summary.test_score, summary.validation_score
-    if test is not None:
-        held = f"validation {score_text(summary.metric, validation)}"
-        tiles.append(Tile(f"test {_measure(run)}", score_text(summary.metric, test), held))
-    elif validation is not None:
-        tiles.append(Tile(f"validation {_measure(run)}", score_text(summary.metric, validation)))
-    test, validation = summary.int8_test, summary.int8_validation
-    if test is not None:
-        held = f"validation {score_text(summary.metric, validation)}"
-        tiles.append(Tile(f"int8 file: test {_measure(run)}", score_text(summary.metric, test), held))
-    elif validation is not None:
-        tiles.append(Tile(f"int8 file: validation {_measure(run)}", score_text(summary.metric, validation)))
-    test, validation = summary.test_mean_iou, summary.validation_mean_iou
-    if test is not None:
-        tiles.append(Tile("test mean IoU", percent(test), f"validation {percent(validation)}"))
-    elif validation is not None:
-        tiles.append(Tile("validation mean IoU", percent(validation)))
-    tiles.append(Tile("multiply-adds", show(summary.macs, "macs"), "one input"))
-    tiles.append(Tile("parameters", show(summary.params, "params")))
-    tiles += [Tile(name, value) for name, value in summary.files()]
-    note = ", ".join(f"{name} {duration(value)}" for name, value in (summary.spent or summary.phases).items())
-    tiles.append(Tile("time", duration(summary.total_seconds), note))
-    if summary.spent:
-        phases = ", ".join(f"{name} {duration(value)}" for name, value in summary.phases.items() if value)
-        tiles.append(Tile("phases of the training", duration(summary.seconds), phases))
-    return tiles

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from budgetnet.costs import AdditiveCost, Meter, Steps
+from budgetnet.costs.units import show
 from budgetnet.network.graph import Architecture
-from budgetnet.pictures.report.charts import Chart, bars, columns
+from budgetnet.pictures.report.charts import Chart, columns
 from budgetnet.pictures.report.numbers import quantity
 from budgetnet.pictures.report.series import Row
 
-LARGEST_SHOWN = 14
+LARGEST_SHOWN = 10
+"""Parts that are shown at once; the others are in a list to be opened."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Part:
     name: str
     value: float
     shown: str
-    share: str
+    share: float
     probability: str
 
 
@@ -33,6 +35,16 @@ class Breakdown:
     cost: str
     total: str
     parts: list[Part]
+
+    @property
+    def largest(self) -> list[Part]:
+        """Those that are shown at once."""
+        return self.parts[:LARGEST_SHOWN]
+
+    @property
+    def others(self) -> list[Part]:
+        """The smaller ones."""
+        return self.parts[LARGEST_SHOWN:]
 
 
 def breakdowns(
@@ -48,19 +60,9 @@ def breakdowns(
             )
 
 
-def breakdown_charts(architecture: Architecture, meters: Mapping[str, Meter]) -> Iterator[Chart]:
-    """The largest parts of each additive cost, the ticks of each schedule."""
+def schedule_charts(architecture: Architecture, meters: Mapping[str, Meter]) -> Iterator[Chart]:
+    """The ticks of each schedule."""
     for name, meter in meters.items():
-        if isinstance(meter.cost, AdditiveCost):
-            rows = [row for row in _parts(architecture, meter.cost) if row["value"] > 0]
-            shown = rows[:LARGEST_SHOWN]
-            rest = rows[LARGEST_SHOWN:]
-            if rest:
-                total = sum(row["value"] for row in rest)
-                shown.append({"name": f"{len(rest)} smaller parts", "value": total, "kind": "other"})
-            yield Chart(
-                f"Cost by edge: {name}", "The largest parts of the network.", bars(shown, name, meter.unit), wide=True
-            )
         if isinstance(meter.cost, Steps):
             yield _schedule(architecture, meter.cost, name)
 
@@ -69,12 +71,7 @@ def _parts(architecture: Architecture, cost: AdditiveCost) -> list[Row]:
     live = architecture.live()
     graph = cost.graph
     rows: list[Row] = [
-        {
-            "name": edge.name,
-            "value": float(cost.edges[graph.index[edge.name]]),
-            "kind": "edge",
-            "index": graph.index[edge.name],
-        }
+        {"name": edge.name, "value": float(cost.edges[graph.index[edge.name]]), "index": graph.index[edge.name]}
         for edge in live
         if edge.bundle is None or float(cost.edges[graph.index[edge.name]])
     ]
@@ -83,19 +80,19 @@ def _parts(architecture: Architecture, cost: AdditiveCost) -> list[Row]:
         units, kept = [edge for axis in bundle.axes for edge in axis], float(bundle.evaluate(gates))
         if kept:
             name = f"{graph.edges[units[0]].bundle}, {int(gates[0, units].sum())} of {len(units)} units"
-            rows.append({"name": name, "value": kept, "kind": "edge"})
-    rows.append({"name": "stem and head", "value": cost.base, "kind": "other"})
+            rows.append({"name": name, "value": kept})
+    rows.append({"name": "stem and head", "value": cost.base})
     nodes = sum(float(cost.nodes[graph.nodes.index(node)]) for node in {edge.target for edge in live})
     if nodes:
-        rows.append({"name": "no sum for the first input of a node", "value": nodes, "kind": "other"})
+        rows.append({"name": "no sum for the first input of a node", "value": nodes})
     return sorted(rows, key=lambda row: -row["value"])
 
 
 def _part(row: Row, total: float, meter: Meter, probabilities: list[float] | None) -> Part:
     index = row.get("index")
     probability = "" if index is None or probabilities is None else f"{probabilities[index]:.2f}"
-    share = f"{100 * row['value'] / total:.1f} %" if total else "–"
-    return Part(row["name"], row["value"], quantity(row["value"], meter.unit), share, probability)
+    share = 100 * row["value"] / total if total else 0.0
+    return Part(row["name"], row["value"], show(row["value"], meter.unit), share, probability)
 
 
 def _schedule(architecture: Architecture, steps: Steps, name: str) -> Chart:

@@ -1,10 +1,15 @@
-"""Charts as Vega-Lite specifications, made with Altair; `static` turns one into a picture that needs no script."""
+"""Charts as Vega-Lite specifications, made with Altair; `static` turns one into a picture that needs no script.
+
+A chart's key is a list beside it, which a page shows as text that wraps; a picture that stands alone asks for its own.
+"""
 
 from __future__ import annotations
 
 import base64
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import quantiles
 from typing import Any
 
 from budgetnet.errors import UserError
@@ -18,6 +23,10 @@ from budgetnet.records.results import MetricDescription
 Spec = dict[str, Any]
 
 BUDGET, GREY = "#d1495b", "#8a94a3"
+WITHIN, OVER, BASELINE = "within every budget", "over a budget", "a fixed network"
+KINDS = {WITHIN: "#2f78d0", OVER: BUDGET, BASELINE: GREY}
+"""The colour of each kind of network: what is over a budget is red, everywhere."""
+SHAPES = {WITHIN: "circle", OVER: "cross", BASELINE: "square"}
 HOVER = "hover"
 """The layer that answers the pointer and shows nothing: of no use to a still picture."""
 
@@ -25,9 +34,13 @@ PRECISE = {"~g": ".4~g", "~s": ".4~s", "~%": ".2%"}
 """The format of a tooltip for that of an axis."""
 
 LINES_HEIGHT = 200
-PLANE_HEIGHT = 350
+PLANE_HEIGHT = 300
 FEW = 12
 """A line of fewer points shows them."""
+SPIKE = 3.0
+"""A value so many interquartile ranges above the upper quartile is a spike, and cut off."""
+LEAST_SPIKY = 8
+"""Fewer values have no quartiles to speak of."""
 
 TOP_PADDING = 18
 """Room for the names above a plot."""
@@ -35,12 +48,13 @@ TOP_PADDING = 18
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with what a page says about it."""
+    """A chart with what a page says about it; `key` has the name and the colour (a number of the palette) of lines."""
 
     title: str
     caption: str
     spec: Spec
     wide: bool = False
+    key: list[tuple[str, str]] = field(default_factory=list)
 
 
 def altair() -> Any:
@@ -54,6 +68,15 @@ def altair() -> Any:
     return altair
 
 
+def spike_limit(values: Sequence[float]) -> float | None:
+    """Above which values are spikes that would flatten all others; None if there are none."""
+    if len(values) < LEAST_SPIKY:
+        return None
+    low, _, high = quantiles(values, n=4)
+    limit = high + SPIKE * max(high - low, 1e-12)
+    return limit if max(values) > limit else None
+
+
 def lines(
     rows: list[Row],
     phases: list[Row],
@@ -61,36 +84,42 @@ def lines(
     number_format: str = "~g",
     from_zero: bool = True,
     background: list[Row] | None = None,
+    top: float | None = None,
+    legend: bool = False,
 ) -> Spec:
-    """Values over the epochs, one line per series, with the phases marked; `background` is a fainter line behind."""
+    """Values over the epochs, one line per series, with the phases marked; `background` is a fainter line behind.
+
+    Values above `top` are cut off. With `legend`, the picture has the key inside.
+    """
     alt = altair()
     end = _last_phase_end(phases, max((row["epoch"] for row in [*rows, *(background or [])]), default=0))
     phases = [phase for phase in phases if phase["start"] < end]
     axis = alt.Axis(tickCount=6, grid=False, format="~f", labelFlush=False)
     x = alt.X("epoch:Q", title="epoch", scale=alt.Scale(domain=[0, end or 1]), axis=axis)
-    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=from_zero), axis=alt.Axis(format=number_format, tickCount=5))
+    scale = alt.Scale(zero=from_zero) if top is None else alt.Scale(zero=from_zero, domainMax=top)
+    y = alt.Y("value:Q", title=None, scale=scale, axis=alt.Axis(format=number_format, tickCount=5))
     series = list(dict.fromkeys(row["series"] for row in rows))
-    colour = alt.Color(
-        "series:N", sort=series, title=None, legend=_key(symbolType="stroke") if len(series) > 1 else None
-    )
+    key = _key(symbolType="stroke") if legend and len(series) > 1 else None
+    colour = alt.Color("series:N", sort=series, title=None, legend=key)
     tips = [
         alt.Tooltip("series:N", title="what"),
         alt.Tooltip("epoch:Q", format=".4~g"),
         alt.Tooltip("phase:N"),
         alt.Tooltip("value:Q", format=PRECISE[number_format], title=what),
     ]
+    clip = top is not None
     main = alt.Chart(alt.NamedData("rows")).encode(x=x, y=y, color=colour)
     layers = [*_phase_marks(phases)]
     if background:
-        faint = alt.Chart(alt.NamedData("background")).mark_line(strokeWidth=1, opacity=0.45, color=GREY)
+        faint = alt.Chart(alt.NamedData("background")).mark_line(strokeWidth=1, opacity=0.45, color=GREY, clip=clip)
         layers.append(faint.encode(x=x, y=y))
-    layers.append(main.mark_line())
+    layers.append(main.mark_line(clip=clip))
     points = Counter(row["series"] for row in rows)
     sparse = [row for row in rows if points[row["series"]] < FEW]
     if sparse:
         dots = alt.Chart(alt.NamedData("sparse")).encode(x=x, y=y, color=colour)
-        layers.append(dots.mark_point(filled=True, size=40, opacity=1))
-    layers.append(main.mark_circle(size=60, opacity=0).encode(tooltip=tips).properties(name=HOVER))
+        layers.append(dots.mark_point(filled=True, size=40, opacity=1, clip=clip))
+    layers.append(main.mark_circle(size=60, opacity=0, clip=clip).encode(tooltip=tips).properties(name=HOVER))
     return _spec(alt.layer(*layers), LINES_HEIGHT, rows=rows, sparse=sparse, background=background or [])
 
 
@@ -110,8 +139,8 @@ def _phase_marks(phases: list[Row]) -> list[Any]:
         return []
     alt = altair()
     rules = alt.Chart(alt.Data(values=phases[1:])).mark_rule(strokeDash=[2, 3], opacity=0.55, color=GREY)
-    total = phases[-1]["end"]
-    roomy = [row for row in phases if (row["end"] - row["start"]) / total > 0.09]
+    first, total = phases[0]["start"], phases[-1]["end"]
+    roomy = [row for row in phases if (row["end"] - row["start"]) / ((total - first) or 1) > 0.25]
     names = alt.Chart(alt.Data(values=roomy)).mark_text(align="left", baseline="bottom", fontSize=10.5)
     return [rules.encode(x="start:Q"), names.encode(x="start:Q", y=alt.value(-5), text="phase:N")]
 
@@ -119,74 +148,55 @@ def _phase_marks(phases: list[Row]) -> list[Any]:
 def plane(
     points: list[Row],
     front: list[Row],
-    marks: list[Row],
+    budget: float | None,
     cost: str,
     unit: str,
-    metric: MetricDescription,
+    score: MetricDescription,
+    told: str,
     tested: bool = False,
 ) -> Spec:
-    """Validation scores against cost. `points` have cost, score, kind and name; `marks` are named costs.
+    """Scores against cost. `points` have cost, score, kind (of `KINDS`) and name; `budget` is a line.
 
-    With `tested`, the score on test data, a text under `test`, is told beside that of a point.
+    `told` says what the score is. With `tested`, the score on test data, a text under `test`, is told beside it.
     """
     alt = altair()
-    x = alt.X("cost:Q", title=cost, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format="~s", tickCount=7))
-    axis, tip = ("~%", ".2%") if metric.format.endswith("%") else ("~g", ".4g")
+    x = alt.X("cost:Q", title=cost, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format="~s", tickCount=5))
+    axis, tip = ("~%", ".2%") if score.format.endswith("%") else ("~g", ".4g")
     y = alt.Y("score:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format=axis, tickCount=6))
     kinds = list(dict.fromkeys(row["kind"] for row in points))
-    shapes = ["diamond", "circle", "triangle-up", "square", "cross"]
     tips = [
         alt.Tooltip("name:N", title="network"),
         alt.Tooltip("kind:N", title="what"),
         alt.Tooltip("shown:N", title=cost),
-        alt.Tooltip("score:Q", format=tip, title=f"validation {metric.label}"),
+        alt.Tooltip("score:Q", format=tip, title=told),
         *([alt.Tooltip("test:N", title="on test data")] if tested else []),
     ]
     for row in points:
         row["shown"] = quantity(row["cost"], unit)
-    dots = alt.Chart(alt.NamedData("points")).mark_point(filled=True)
+    colours = alt.Scale(domain=kinds, range=[KINDS[kind] for kind in kinds])
+    shapes = alt.Scale(domain=kinds, range=[SHAPES[kind] for kind in kinds])
+    dots = alt.Chart(alt.NamedData("points")).mark_point(filled=True, size=130, opacity=1)
     dots = dots.encode(
         x=x,
         y=y,
-        color=alt.Color("kind:N", sort=kinds, title=None, legend=_key(symbolOpacity=1)),
-        shape=alt.Shape("kind:N", sort=kinds, scale=alt.Scale(range=shapes), legend=None),
-        size=alt.Size("weight:Q", legend=None, scale=None),
-        opacity=alt.Opacity("strength:Q", legend=None, scale=None),
+        color=alt.Color("kind:N", scale=colours, legend=None),
+        shape=alt.Shape("kind:N", scale=shapes, legend=None),
         tooltip=tips,
     )
     edge = alt.Chart(alt.NamedData("front")).mark_line(interpolate="step-after", opacity=0.8, strokeWidth=1.5)
-    layers = [*_cost_marks(marks), edge.encode(x=x, y=y), dots]
+    layers = [*_budget_mark(budget, unit), edge.encode(x=x, y=y), dots]
     return _spec(alt.layer(*layers), PLANE_HEIGHT, points=points, front=front)
 
 
-def _cost_marks(marks: list[Row]) -> list[Any]:
-    """Upright lines: the budget's name stands above the plot, the names of known networks inside."""
+def _budget_mark(budget: float | None, unit: str) -> list[Any]:
+    """An upright line, its name above the plot."""
+    if budget is None:
+        return []
     alt = altair()
-    layers = []
-    for kind, colour, dash in (("budget", BUDGET, [5, 3]), ("network", GREY, [2, 3])):
-        rows = [mark for mark in marks if mark["kind"] == kind]
-        if rows:
-            base = alt.Chart(alt.Data(values=rows)).encode(x="cost:Q")
-            layers.append(base.mark_rule(color=colour, strokeDash=dash))
-            above = {"align": "center", "baseline": "bottom", "dy": -5}
-            inside = {"align": "left", "baseline": "top", "dx": 5, "dy": 4}
-            text = base.mark_text(color=colour, fontSize=11, **(above if kind == "budget" else inside))
-            layers.append(text.encode(y=alt.value(0), text="name:N"))
-    return layers
-
-
-def bars(rows: list[Row], axis: str, unit: str) -> Spec:
-    """Named amounts, in the order given."""
-    alt = altair()
-    for row in rows:
-        row["shown"] = quantity(row["value"], unit)
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=150)),
-        x=alt.X("value:Q", title=axis, axis=alt.Axis(format="~s", tickCount=5)),
-        tooltip=[alt.Tooltip("name:N", title="part"), alt.Tooltip("shown:N", title=axis)],
-    )
-    colour = alt.Color("kind:N", title=None, legend=_key())
-    return _spec(base.mark_bar(height={"band": 0.7}).encode(color=colour), 60 + 19 * len(rows))
+    row = {"cost": budget, "name": f"budget {quantity(budget, unit)}"}
+    base = alt.Chart(alt.Data(values=[row])).encode(x="cost:Q")
+    text = base.mark_text(color=BUDGET, fontSize=11, align="right", baseline="bottom", dy=-5, dx=4)
+    return [base.mark_rule(color=BUDGET, strokeDash=[5, 3]), text.encode(y=alt.value(0), text="name:N")]
 
 
 def columns(rows: list[Row], x_title: str, y_title: str, rule: float | None) -> Spec:
@@ -224,9 +234,26 @@ def cleaned(value: Any) -> Any:
     return [cleaned(item) for item in value] if isinstance(value, list) else value
 
 
+def palette(theme: Theme) -> list[str]:
+    """The colours of series, in their order."""
+    return [colour for _, colour in theme.kinds[2:]] + ["#8a63d2", "#8a94a3", "#c2477f", "#3f9fb5"]
+
+
+def key_of(names: Sequence[str]) -> list[tuple[str, str]]:
+    """The key of a chart of lines: names with the class of their colour; empty for a single line."""
+    return [(name, f"c{place % len(palette(LIGHT))}") for place, name in enumerate(names)] if len(names) > 1 else []
+
+
+def key_style() -> str:
+    """Style rules for the classes of a key, light and dark."""
+    rules = ["".join(f".c{i}{{background:{c}}}" for i, c in enumerate(palette(theme))) for theme in (LIGHT, DARK)]
+    kinds = "".join(f".k-{SHAPES[kind]}{{background:{colour}}}" for kind, colour in KINDS.items())
+    return f"{rules[0]}{kinds}@media (prefers-color-scheme: dark){{{rules[1]}}}"
+
+
 def config(theme: Theme) -> Spec:
     """How charts look, light or dark; given to Vega when a chart is shown, so that one specification serves both."""
-    palette = [colour for _, colour in theme.kinds[2:]] + ["#8a63d2", "#8a94a3", "#c2477f", "#3f9fb5"]
+    colours = palette(theme)
     text = {"labelColor": theme.muted, "titleColor": theme.muted, "labelFontSize": 11, "titleFontSize": 11}
     return {
         "font": FONT,
@@ -235,10 +262,10 @@ def config(theme: Theme) -> Spec:
         "axis": {**text, "titleFontWeight": "normal", "domain": False, "ticks": False, "gridColor": theme.faint}
         | {"gridOpacity": 0.7, "labelPadding": 6, "titlePadding": 8},
         "legend": {**text, "labelFontSize": 12, "symbolStrokeWidth": 3, "titlePadding": 4},
-        "line": {"strokeWidth": 2, "color": palette[0]},
-        "bar": {"color": palette[0]},
+        "line": {"strokeWidth": 2, "color": colours[0]},
+        "bar": {"color": colours[0]},
         "text": {"color": theme.muted, "font": FONT},
-        "range": {"category": palette},
+        "range": {"category": colours},
     }
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from budgetnet.budgets.budget import parse
 from budgetnet.budgets.certificate import BudgetEntry
-from budgetnet.costs import COSTS, Meter, bind, units
+from budgetnet.costs import COSTS, Meter, units
 from budgetnet.errors import UserError
-from budgetnet.network.supernet import SuperNetwork
+from budgetnet.pictures.outline import Outline
 from budgetnet.pictures.report.numbers import number
 from budgetnet.records.folder import RunFiles
-
-COUNTED = ("macs", "params", "size", "steps")
-"""Costs that are counted at once. Others are measured, or code that no file may name: not bound here."""
 
 
 @dataclass(frozen=True)
@@ -30,47 +27,36 @@ class Limit:
     met: bool | None
     certified: bool | None
     how: Mapping[str, Any]
+    bound: str = ""
 
 
-def limits(run: RunFiles, net: SuperNetwork | None) -> list[Limit]:
-    """The budgets of a run, from its summary or, while there is none, from its configuration."""
+def limits(run: RunFiles, outline: Outline | None) -> list[Limit]:
+    """The budgets of a run, from its summary or, while there is none, as they were understood at its beginning."""
     proofs = {entry.cost: entry for entry in run.certificate.budgets} if run.certificate else {}
     entries: list[Mapping[str, Any]] = [vars(budget) for budget in run.summary.budgets] if run.summary else []
     if not entries:
-        entries = [asked(str(text), net) for text in _list(run.settings.get("budgets"))]
+        known = {limit.cost: vars(limit) for limit in (outline.limits if outline else ())}
+        texts = [asked(str(text)) for text in _list(run.settings.get("budgets"))]
+        entries = [known.get(entry["cost"], entry) for entry in texts]
     return [_limit(entry, proofs.get(str(entry.get("cost")))) for entry in entries]
 
 
-def asked(text: str, net: SuperNetwork | None) -> dict[str, Any]:
-    """A budget as it was written, as far as it can be understood without running anything."""
+def asked(text: str) -> dict[str, Any]:
+    """A budget as it was written, as far as it can be understood by itself."""
     name, _, value = (part.strip() for part in re.sub("≤", "<=", text).partition("<="))
     kind = COSTS.get(name.partition("(")[0])
     entry: dict[str, Any] = {"cost": name, "unit": kind.unit if kind else ""}
-    try:
-        if net is not None and counted(name):
-            entry["maximum"] = parse(text, net).maximum
-        elif kind is not None and not value.endswith("%"):
+    if kind is not None and not value.endswith("%"):
+        with suppress(UserError):
             entry["maximum"] = units.parse(value, kind.unit)
-    except UserError:
-        entry["maximum"] = None
     return entry
 
 
-def counted(name: str) -> bool:
-    """Whether a cost can be counted from the graph."""
-    return name.partition("(")[0] in COUNTED
-
-
-def meters(found: list[Limit], net: SuperNetwork, known: Mapping[str, Meter] | None = None) -> dict[str, Meter]:
-    """The budgets' costs that can be counted, ready to use; `macs` if there is no other. `known` ones are not bound."""
-    names = [limit.cost for limit in found if counted(limit.cost)] or ["macs"]
-    ready: dict[str, Meter] = {}
-    for name in names:
-        try:
-            ready[name] = (known or {}).get(name) or bind(name, net)
-        except UserError:  # written by hand, or by another version
-            continue
-    return ready
+def meters(found: list[Limit], outline: Outline) -> dict[str, Meter]:
+    """The budgets' costs that can be counted; `macs` if there is no other."""
+    return {limit.cost: outline.meters[limit.cost] for limit in found if limit.cost in outline.meters} or {
+        name: meter for name, meter in outline.meters.items() if name == "macs"
+    }
 
 
 def _limit(entry: Mapping[str, Any], proof: BudgetEntry | None) -> Limit:
@@ -83,6 +69,7 @@ def _limit(entry: Mapping[str, Any], proof: BudgetEntry | None) -> Limit:
         met if isinstance(met, bool) else None,
         None if proof is None else proof.holds,
         {} if proof is None else proof.how,
+        "" if proof is None else proof.bound,
     )
 
 

@@ -1,44 +1,44 @@
-"""The super network of a run folder, rebuilt for drawing and counting."""
+"""The super network of a run folder, for drawing and counting: what the folder says of it, or a built-in space."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
 
-from budgetnet.costs import Meter
+from budgetnet.budgets.budget import Budget, parse
+from budgetnet.costs import Meter, bind
 from budgetnet.errors import UserError
 from budgetnet.naming import own_names
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.pictures.outline import FILE, Outline
 from budgetnet.records.folder import RunFiles
 from budgetnet.spaces import SPACES, build
 
-
-@dataclass(frozen=True)
-class Made:
-    """What the process that draws a run has made already, so that it is not built and counted again.
-
-    Args:
-        net: The super network of the run.
-        meters: Its costs by their names.
-    """
-
-    net: SuperNetwork
-    meters: Mapping[str, Meter] = field(default_factory=dict)
+COUNTED = ("macs", "params", "size", "steps")
+"""Costs that are counted at once. Others are measured, or code that no file may name: not bound here."""
 
 
 class Networks:
     """Builds each super network once. A user's own space is built only if the user names it here, never from a file."""
 
-    def __init__(self, given: Mapping[Path, Made] | None = None, space: str | None = None) -> None:
-        self.given = {path.resolve(): made for path, made in (given or {}).items()}
+    def __init__(self, space: str | None = None) -> None:
         self.space = space
         self._built: dict[tuple[str, tuple[int, ...] | None, int | None], SuperNetwork] = {}
 
-    def of(self, run: RunFiles) -> tuple[SuperNetwork | None, str]:
-        """The super network, or None and the reason."""
-        if run.path.resolve() in self.given:
-            return self.given[run.path.resolve()].net, ""
+    def of(self, run: RunFiles) -> tuple[Outline | None, str]:
+        """The outline of the super network, or None and the reason."""
+        if run.graph is not None and self.space is None:
+            try:
+                return Outline.from_json(run.graph, str(run.path / FILE)), ""
+            except UserError as error:
+                return None, f"{error}."
+        net, reason = self.built(run)
+        if net is None:
+            return None, reason
+        budgets = list(_counted(run, net))
+        return Outline.of(net, [bind("macs", net), *(budget.meter for budget in budgets)], budgets), ""
+
+    def built(self, run: RunFiles) -> tuple[SuperNetwork | None, str]:
+        """The super network itself, or None and the reason."""
         written = run.settings.get("space")
         text = self.space or (written if isinstance(written, str) else "")
         if not text:
@@ -53,16 +53,36 @@ class Networks:
         except UserError as error:
             return None, f"The space {text} could not be built: {error}"
 
-    def meters_of(self, run: RunFiles) -> Mapping[str, Meter]:
-        """Costs of the run that need not be bound again."""
-        made = self.given.get(run.path.resolve())
-        return made.meters if made else {}
+    def meter(self, run: RunFiles, outline: Outline, cost: str) -> Meter:
+        """A cost that the user named, for this run."""
+        if cost in outline.meters:
+            return outline.meters[cost]
+        net, reason = self.built(run)
+        if net is None:
+            raise UserError(f"{run.path} does not know the cost {cost}, only {', '.join(outline.meters)}; {reason}")
+        return bind(cost, net, own=own_names(cost))
 
     def _build(self, text: str, shape: tuple[int, ...] | None, classes: int | None) -> SuperNetwork:
         key = (text, shape, classes)
         if key not in self._built:
             self._built[key] = build(text, shape, classes, own=own_names(self.space or ""))
         return self._built[key]
+
+
+def counted(name: str) -> bool:
+    """Whether a cost can be counted from the graph."""
+    return name.partition("(")[0] in COUNTED
+
+
+def _counted(run: RunFiles, net: SuperNetwork) -> Iterator[Budget]:
+    """The budgets of a run without an outline that can be counted; those written by hand may be wrong."""
+    texts = [budget.cost + "<=100%" for budget in run.summary.budgets] if run.summary else run.settings.get("budgets")
+    for text in texts if isinstance(texts, list) else []:
+        if counted(str(text).replace("≤", "<=").partition("<=")[0].strip()):
+            try:
+                yield parse(str(text), net)
+            except UserError:
+                continue
 
 
 def _shape(run: RunFiles) -> tuple[int, ...] | None:

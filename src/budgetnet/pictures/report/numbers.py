@@ -30,7 +30,7 @@ def quantity(value: float, unit: str) -> str:
 
 def percent(value: float | None) -> str:
     """`91.3 %`, or a dash."""
-    return "–" if value is None else f"{100 * value:.1f} %"
+    return "–" if value is None else f"{100 * value:.1f}\N{NO-BREAK SPACE}%"
 
 
 def score_text(metric: MetricDescription, score: float | None) -> str:

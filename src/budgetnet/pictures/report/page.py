@@ -19,8 +19,8 @@ from budgetnet.naming.files import refuse_replacing, write_file
 from budgetnet.naming.values import printable
 from budgetnet.pictures.draw.output import vl_convert
 from budgetnet.pictures.draw.theme import stylesheet
-from budgetnet.pictures.report.charts import configs, static
-from budgetnet.pictures.report.networks import Made, Networks
+from budgetnet.pictures.report.charts import configs, key_style, static
+from budgetnet.pictures.report.networks import Networks
 from budgetnet.pictures.report.views import View, make_view
 from budgetnet.records.folder import read_run
 
@@ -43,14 +43,13 @@ def write_report(
     runs: Sequence[Path],
     out: Path | None = None,
     force: bool = False,
-    networks: Mapping[Path, Made] | None = None,
     space: str | None = None,
 ) -> Path:
     """Writes the report of one or several run folders, by default into the folder of the only one."""
     target = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     if not force:
         refuse_replacing(target)
-    return write_file(target, report(runs, Networks(networks, space)).encode(), replace=force)
+    return write_file(target, report(runs, Networks(space)).encode(), replace=force)
 
 
 def report(runs: Sequence[Path], networks: Networks | None = None) -> str:
@@ -80,7 +79,7 @@ def render(content: Content, live: bool = False) -> str:
         .render(
             title=content.title,
             body=Markup(content.body),  # rendered by an autoescaping template
-            style=Markup(_asset("report.css") + stylesheet()),  # our own file
+            style=Markup(_asset("report.css") + stylesheet() + key_style()),  # our own file
             scripts=[Markup(script) for script in scripts],  # our own file, and the chart library
             data=Markup(inert_json(data)),  # cannot end the script element
             policy=policy,

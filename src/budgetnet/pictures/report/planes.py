@@ -1,123 +1,100 @@
-"""Scores against costs: the archive of a search with its front, the finished network, and several runs together."""
+"""What more or less budget would buy: trained candidates of one race, or several finished runs, score against cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
 
-from budgetnet.costs import Meter
-from budgetnet.network.supernet import SuperNetwork
 from budgetnet.pictures.pareto import front
-from budgetnet.pictures.report.charts import Chart, plane
+from budgetnet.pictures.report.charts import BASELINE, KINDS, OVER, SHAPES, WITHIN, Chart, plane
 from budgetnet.pictures.report.limits import Limit
-from budgetnet.pictures.report.numbers import number, quantity, score_text
-from budgetnet.pictures.report.series import Row, thin
+from budgetnet.pictures.report.numbers import number, score_text
+from budgetnet.pictures.report.race import UNJUDGED, Outcome
+from budgetnet.pictures.report.series import Row
 from budgetnet.records.folder import RunFiles
-from budgetnet.records.results import Candidate, MetricDescription
+from budgetnet.records.results import MetricDescription
 
-MOST_CANDIDATES = 400
+LOSS = MetricDescription("loss", higher_is_better=False, format=".4g")
+LEAST = 2
+"""Networks that make a plane: one point says nothing about another budget."""
 
 
-def archive_planes(
-    run: RunFiles, limits: Sequence[Limit], net: SuperNetwork | None, meters: Mapping[str, Meter]
-) -> Iterator[Chart]:
-    """A plane for each budget: what the search saw on shared weights, and the network that it finished."""
-    metric = run.data.metric if run.data else MetricDescription()
+def race_planes(race: Outcome, limits: Sequence[Limit]) -> Iterator[Chart]:
+    """A plane for each budget: the candidates of the race after equally long trainings of their own."""
+    first = min(race.epochs, default=None)
+    if first is None:
+        return
     for limit in limits:
-        points, edge = _candidates(run.archive, limit.cost, metric)
-        result = _result(run, limit)
-        if not points and not result:
+        rows = [
+            {"cost": racer.costs[limit.cost], "score": racer.losses[first], "kind": _kind(racer.costs, limits)}
+            | {"name": f"candidate {racer.number}, proposed by {racer.proposed}"}
+            for racer in race.racers
+            if limit.cost in racer.costs and racer.losses.get(first, UNJUDGED) < UNJUDGED
+        ]
+        if len(rows) < LEAST:
             continue
-        marks = _named(net, meters.get(limit.cost))
-        if limit.maximum is not None:
-            marks.append(
-                {"cost": limit.maximum, "kind": "budget", "name": f"budget {quantity(limit.maximum, limit.unit)}"}
-            )
+        told = f"loss after {race.epochs[first]:.2g} epochs"
         caption = (
-            "Each point is an architecture that the search evaluated on shared weights; the line is their front. "
-            "The finished network was trained further, so it stands higher."
+            f"The candidates of the race, each trained by itself for {race.epochs[first]:.2g} epochs on the same "
+            "batches: their loss, lower is better. The line joins those that no cheaper one beats."
         )
-        spec = plane(result + points, edge, _near(marks, result + points), limit.cost, limit.unit, metric)
-        yield Chart(f"{_title(metric)} against {limit.cost}", caption, spec, wide=True)
+        spec = plane(rows, _front(rows, LOSS), limit.maximum, limit.cost, limit.unit, LOSS, told)
+        title = f"Loss in the race against {limit.cost}"
+        yield Chart(title, caption, spec, wide=len(limits) == 1, key=_key(rows))
 
 
-def _title(metric: MetricDescription) -> str:
-    return metric.label[:1].upper() + metric.label[1:]
+def _kind(costs: dict[str, float] | object, limits: Sequence[Limit]) -> str:
+    known = costs if isinstance(costs, dict) else {}
+    over = any(limit.maximum is not None and known.get(limit.cost, 0.0) > limit.maximum for limit in limits)
+    return OVER if over else WITHIN
 
 
-def _candidates(archive: Sequence[Candidate], cost: str, metric: MetricDescription) -> tuple[list[Row], list[Row]]:
-    rows: list[Row] = []
-    for entry in archive:
-        price, score = entry.costs.get(cost), entry.validation_score
-        if price is not None and score is not None:
-            name = f"{entry.phase} {entry.epoch}"
-            kind = "within every budget" if entry.feasible else "over a budget"
-            rows.append({"cost": price, "score": score, "kind": kind, "name": name, "weight": 28, "strength": 0.5})
+def _key(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    return [(kind, f"k-{SHAPES[kind]}") for kind in KINDS if any(row["kind"] == kind for row in rows)]
+
+
+def _front(rows: Sequence[Row], metric: MetricDescription) -> list[Row]:
     sign = 1.0 if metric.higher_is_better else -1.0
-    best = front([(row["cost"], sign * row["score"]) for row in rows])
-    edge = [{"cost": rows[i]["cost"], "score": rows[i]["score"]} for i in best]
-    keep = {id(rows[i]) for i in best}
-    others = thin([row for row in rows if id(row) not in keep], MOST_CANDIDATES)
-    return sorted([*others, *(rows[i] for i in best)], key=lambda row: row["kind"], reverse=True), edge
-
-
-def _result(run: RunFiles, limit: Limit) -> list[Row]:
-    score = run.summary.validation_score if run.summary else None
-    if limit.value is None or score is None:
-        return []
-    name = "the finished network"
-    return [{"cost": limit.value, "score": score, "kind": name, "name": name, "weight": 170, "strength": 1}]
-
-
-def _named(net: SuperNetwork | None, meter: Meter | None) -> list[Row]:
-    """What hand-made architectures of the same space cost; their score is known only where they were trained."""
-    if net is None or meter is None:
-        return []
-    return [{"cost": meter(architecture), "kind": "network", "name": name} for name, architecture in net.named.items()]
-
-
-def _near(marks: list[Row], points: Sequence[Row]) -> list[Row]:
-    """The budget, and the marks that do not stretch the axis far beyond the points."""
-    prices = [point["cost"] for point in points] + [mark["cost"] for mark in marks if mark["kind"] == "budget"]
-    low, high = min(prices), max(prices)
-    room = 0.5 * (high - low)
-    return [mark for mark in marks if mark["kind"] == "budget" or low - room <= mark["cost"] <= high + room]
+    best = [rows[i] for i in front([(row["cost"], sign * row["score"]) for row in rows])]
+    return [{"cost": row["cost"], "score": row["score"]} for row in best]
 
 
 def runs_planes(runs: Sequence[RunFiles], names: Sequence[str], cost: str, unit: str) -> Iterator[Chart]:
     """The results of several runs, a chart for each data set and metric: other scores cannot be compared.
 
-    Fixed architectures are baselines. The front is of validation scores, since test scores must choose nothing; they
-    are shown beside them.
+    The front is of validation scores, since test scores must choose nothing; they are shown beside them.
     """
-    groups: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, ...], list[tuple[RunFiles, Row]]] = {}
     for run, name in zip(runs, names, strict=True):
         row = _finished(run, name, cost)
         if row:
-            groups.setdefault(judged_on(run), []).append(row)
-    for (data, metric), rows in groups.items():
-        rows.sort(key=lambda row: row["kind"] != "found by search")
-        sign = -1.0 if lower_is_better(runs, (data, metric)) else 1.0
-        edge = [rows[i] for i in front([(row["cost"], sign * row["score"]) for row in rows])]
-        line = [{"cost": row["cost"], "score": row["score"]} for row in edge]
-        caption = "Every finished run; the line is the Pareto front of the validation scores."
-        where = f" on {data}" if len(groups) > 1 else ""
-        about = next(
-            (run.data.metric for run in runs if run.data and run.data.metric.name == metric), MetricDescription()
+            groups.setdefault(judged_on(run), []).append((run, row))
+    for (data, *_), found in groups.items():
+        rows, metric = [row for _, row in found], found[0][0].metric
+        rows.sort(key=lambda row: row["kind"] != WITHIN)
+        better = "higher" if metric.higher_is_better else "lower"
+        caption = (
+            f"Every finished run by its validation {metric.label}, {better} is better; the line joins the runs that no "
+            "cheaper one beats."
         )
-        spec = plane(rows, line, [], cost, unit, about, tested=True)
-        yield Chart(f"{_title(about)} against {cost}{where}", caption, spec, wide=True)
+        where = f" on {data}" if len(groups) > 1 and data else ""
+        told = f"validation {metric.label}"
+        spec = plane(rows, _front(rows, metric), None, cost, unit, metric, told, tested=True)
+        title = f"Validation {metric.label} against {cost}{where}"
+        yield Chart(title, caption, spec, wide=True, key=_key(rows))
 
 
-def judged_on(run: RunFiles) -> tuple[str, str]:
-    """The data and the metric of a run's scores; only scores with the same ones can be compared."""
+def judged_on(run: RunFiles) -> tuple[str, ...]:
+    """The data and the metric of a run's scores; only scores with the same ones can be compared.
+
+    Data from Python have no name: what is known of them stands for it.
+    """
     written = run.settings.get("data")
     data = run.data.name if run.data else written if isinstance(written, str) else ""
-    return data, run.data.metric.name if run.data else MetricDescription().name
-
-
-def lower_is_better(runs: Sequence[RunFiles], judged: tuple[str, str]) -> bool:
-    """Whether the metric of these runs is an error."""
-    return any(run.data and not run.data.metric.higher_is_better for run in runs if judged_on(run) == judged)
+    about = (run.data.classes, run.data.input_shape, run.data.task) if run.data else ()
+    count = run.summary.examples.get("validation", 0) if run.summary else 0
+    return data, run.metric.name, *map(str, about), str(count)
 
 
 def _finished(run: RunFiles, name: str, cost: str) -> Row | None:
@@ -125,6 +102,40 @@ def _finished(run: RunFiles, name: str, cost: str) -> Row | None:
     price = number(summary.cost(cost)) if summary else None
     if summary is None or price is None or summary.validation_score is None:
         return None
-    kind = "found by search" if run.searched else "baseline"
+    kind = BASELINE if not run.searched else WITHIN if summary.met else OVER
     row = {"cost": price, "score": summary.validation_score, "kind": kind, "name": name}
-    return {**row, "weight": 130, "strength": 1, "test": score_text(summary.metric, summary.test_score)}
+    return {**row, "test": score_text(summary.metric, summary.test_score)}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Runs that differ in their seed only: how many there are, and their scores."""
+
+    name: str
+    count: int
+    validation: str
+    test: str
+
+
+def spreads(runs: Sequence[RunFiles]) -> list[Spread]:
+    """The mean and the standard deviation over seeds, for runs that differ in nothing else."""
+    groups: dict[str, list[RunFiles]] = {}
+    for run in runs:
+        if run.summary is not None:
+            settings = {key: value for key, value in run.settings.items() if key not in ("seed", "threads")}
+            groups.setdefault(f"{sorted(map(str, settings.items()))}{judged_on(run)}", []).append(run)
+    return [_spread(group) for group in groups.values() if len({run.settings.get("seed") for run in group}) > 1]
+
+
+def _spread(group: Sequence[RunFiles]) -> Spread:
+    texts = []
+    for part in ("validation_score", "test_score"):
+        scores = [score for run in group if (score := getattr(run.summary, part)) is not None]
+        metric = group[0].metric
+        shown = score_text(metric, fmean(scores)) if scores else "–"
+        error = f" ± {score_text(metric, stdev(scores))}" if len(scores) > 1 else ""
+        texts.append(f"{shown}{error}")
+    asked = group[0].settings.get("budgets")
+    space = str(group[0].settings.get("space", ""))
+    name = ", ".join([*(map(str, asked) if isinstance(asked, list) else ()), space])
+    return Spread(name, len(group), *texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,17 +12,21 @@ from budgetnet.costs import COSTS
 from budgetnet.costs.units import show
 from budgetnet.pictures.report.anatomy import Anatomy, anatomy
 from budgetnet.pictures.report.answer import Answer, answer
-from budgetnet.pictures.report.breakdown import Breakdown, breakdown_charts, breakdowns
+from budgetnet.pictures.report.breakdown import Breakdown, breakdowns, schedule_charts
 from budgetnet.pictures.report.charts import Chart
-from budgetnet.pictures.report.dynamics import dynamics
+from budgetnet.pictures.report.dynamics import dynamics, entropy_told
 from budgetnet.pictures.report.gallery import Gallery, gallery
-from budgetnet.pictures.report.limits import Limit, limits, meters
+from budgetnet.pictures.report.limits import limits, meters
+from budgetnet.pictures.report.met import Met, met
 from budgetnet.pictures.report.networks import Networks
 from budgetnet.pictures.report.numbers import score_text
-from budgetnet.pictures.report.planes import archive_planes, runs_planes
+from budgetnet.pictures.report.planes import Spread, race_planes, runs_planes, spreads
+from budgetnet.pictures.report.quality import Quality, quality
+from budgetnet.pictures.report.race import Table, decided, outcome, table
 from budgetnet.pictures.report.series import timeline
+from budgetnet.pictures.report.usage import Block, usage
 from budgetnet.records.folder import RunFiles
-from budgetnet.records.results import MetricDescription, Summary
+from budgetnet.records.results import ACCURACY
 
 MOST_FRAMES = 300
 """Positions of all sliders of a page together: their probabilities are its largest part after the chart library."""
@@ -36,31 +41,27 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A trained network before and after: rows of name, before and after; what was removed; how it was chosen."""
-
-    rows: list[tuple[str, str, str]]
-    removed: list[str]
-    notes: list[str]
-
-
-@dataclass(frozen=True)
 class RunView:
-    """One run."""
+    """One run, in the order of a reader's questions."""
 
     id: str
     name: str
     path: str
     answer: Answer
-    proofs: list[tuple[str, str]]
-    before: Comparison | None
+    met: Met
+    quality: Quality | None
     gallery: Gallery | None
     anatomy: Anatomy | None
     undrawn: str
-    planes: list[Placed]
-    dynamics: list[Placed]
-    parts: list[Placed]
     breakdowns: list[Breakdown]
+    schedules: list[Placed]
+    planes: list[Placed]
+    more: str
+    decided: str
+    entropy: str
+    race: Table | None
+    dynamics: list[Placed]
+    usage: list[Block]
     settings: list[tuple[str, str]]
     versions: list[tuple[str, str]]
     command: str
@@ -68,7 +69,7 @@ class RunView:
     @property
     def charts(self) -> list[Placed]:
         """All charts of this run."""
-        return [*self.planes, *self.dynamics, *self.parts]
+        return [*self.schedules, *self.planes, *self.dynamics]
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class View:
     lines: list[Line] = field(default_factory=list)
     cost: str = ""
     comparison: list[Placed] = field(default_factory=list)
+    spreads: list[Spread] = field(default_factory=list)
 
     @property
     def charts(self) -> list[Placed]:
@@ -122,41 +124,53 @@ def make_view(runs: Sequence[RunFiles], networks: Networks) -> View:
     planes = _place("comparison-plane", runs_planes(runs, names, cost, unit))
     lines = [_line(run, view, cost, unit) for run, view in zip(runs, views, strict=True)]
     title = f"{len(runs)} runs – budgetnet"
-    return View(title, views, lines, cost, planes)
+    return View(title, views, lines, cost, planes, spreads(runs))
 
 
 def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int) -> RunView:
     net, undrawn = networks.of(run)
-    time = timeline(run.records)
+    time, race = timeline(run.records), outcome(run.records)
     found = limits(run, net)
-    costs = meters(found, net, networks.meters_of(run)) if net else {}
+    costs = meters(found, net) if net else {}
     body = anatomy(run, time.frames(len(net.graph.edges), frames), net, costs) if net else None
     kept = body.architecture if body and body.architecture and body.architecture.connected else None
+    taught = bool(run.summary and run.summary.before and run.summary.before.teacher != "none")
     return RunView(
-        id,
-        name,
-        str(run.path),
-        answer(run, found),
-        [(limit.cost, _how(limit)) for limit in found if limit.how],
-        _comparison(run.summary),
-        gallery(run),
-        body,
-        undrawn,
-        _place(f"{id}-plane", archive_planes(run, found, net, costs)),
-        _place(f"{id}-dynamics", dynamics(time, found, run.data.metric if run.data else MetricDescription())),
-        _place(f"{id}-parts", breakdown_charts(kept, costs) if kept else []),
-        list(breakdowns(kept, costs, body.probabilities if body else None)) if kept else [],
-        [(str(key), _text(value)) for key, value in run.settings.items() if value not in (None, [])],
-        [(str(k), _text(v)) for part in (run.origin.versions, run.origin.machine) for k, v in part.items()],
-        run.origin.command,
+        id=id,
+        name=name,
+        path=str(run.path),
+        answer=answer(run, found),
+        met=met(run, found),
+        quality=quality(run, race),
+        gallery=gallery(run),
+        anatomy=body,
+        undrawn=undrawn,
+        breakdowns=list(breakdowns(kept, costs, body.probabilities if body else None)) if kept else [],
+        schedules=_place(f"{id}-schedule", schedule_charts(kept, costs) if kept else []),
+        planes=_place(f"{id}-plane", race_planes(race, found)),
+        more=_more(run),
+        decided=decided(race),
+        entropy=entropy_told(run.records),
+        race=table(race, found),
+        dynamics=_place(f"{id}-dynamics", dynamics(run.records, found, run.metric, race, taught)),
+        usage=usage(run, net),
+        settings=[(str(key), _text(value)) for key, value in run.settings.items() if value not in (None, [])],
+        versions=[(str(k), _text(v)) for part in (run.origin.versions, run.origin.machine) for k, v in part.items()],
+        command=run.origin.command,
     )
 
 
-def _comparison(summary: Summary | None) -> Comparison | None:
-    if summary is None or summary.before is None:
-        return None
-    before = summary.before
-    return Comparison(before.compared(summary), list(before.removed), before.notes())
+def _more(run: RunFiles) -> str:
+    """How to learn what other budgets would buy; empty for a run without a budget of its own."""
+    budgets = run.summary.budgets if run.summary else ()
+    if not budgets or run.settings.get("space") == "own":
+        return "budgetnet.search_family(net, train, validation, budgets=[…], out=…)" if budgets else ""
+    cost, share = budgets[0].cost, budgets[0].text.rpartition("<=")[2].strip().rstrip("%")
+    try:
+        others = [f"{cost}<={float(share) * factor:g}%" for factor in (0.5, 0.75, 1.0)]
+    except ValueError:
+        return f'budgetnet search --budgets "{cost}<=…" "{cost}<=…"'
+    return "budgetnet search --budgets " + " ".join(shlex.quote(text) for text in others)
 
 
 def _place(prefix: str, charts: Any) -> list[Placed]:
@@ -169,10 +183,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
         return ", ".join(map(str, value))
     return json.dumps(value, ensure_ascii=False)
-
-
-def _how(limit: Limit) -> str:
-    return ", ".join(f"{key} {_text(value)}" for key, value in limit.how.items())
 
 
 def _distinct_names(runs: Sequence[RunFiles]) -> list[str]:
@@ -206,7 +216,13 @@ def _line(run: RunFiles, view: RunView, cost: str, unit: str) -> Line:
         view.answer.mood,
         ", ".join(map(str, asked)) if isinstance(asked, list) else "",
         "–" if price is None else show(price, unit),
-        score_text(summary.metric, summary.validation_score) if summary else "–",
-        score_text(summary.metric, summary.test_score) if summary else "–",
+        _named_score(run, summary.validation_score) if summary else "–",
+        _named_score(run, summary.test_score) if summary else "–",
         show(summary.params, "params") if summary else "–",
     )
+
+
+def _named_score(run: RunFiles, score: float | None) -> str:
+    """A score of a run among others, which may have other metrics: with its name, unless it is accuracy."""
+    text = score_text(run.metric, score)
+    return text if score is None or run.metric.name == ACCURACY else f"{run.metric.label} {text}"
