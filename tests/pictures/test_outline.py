@@ -59,6 +59,12 @@ def broken(value: dict[str, Any], where: tuple[Any, ...], new: Any) -> dict[str,
     ("where", "new"),
     [
         (("shapes",), []),
+        (("edges",), [{"name": str(i), "source": str(i), "target": str(i + 1)} for i in range(9000)]),
+        (
+            ("edges",),
+            [{"name": f"{i}", "source": f"n{i}", "target": f"n{i + 1}"} for i in range(700)]
+            + [{"name": f"s{i}", "source": f"n{i}", "target": "n700"} for i in range(700)],
+        ),
         (("edges",), []),
         (("edges", 0, "source"), 3),
         (("additive", "macs", "edges"), [1.0]),

@@ -22,8 +22,8 @@ from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.results import InputType
 
 FILE = "graph.json"
-MOST_UNITS = 2**16
-"""Edges or nodes of a graph that is read from a file."""
+MOST_EDGES, MOST_CROSSED = 2**13, 2**17
+"""Of a graph that is read from a file: its edges, and the layers that they pass, which a picture has places for."""
 
 MOST_CHANNELS = 2**31
 
@@ -163,9 +163,15 @@ class Outline:
     def from_json(value: Any, where: str) -> Outline:
         """The outline in a plain value, checked; `where` begins the message about what is wrong."""
         stored = typed(value, _Stored, where)
-        if len(stored.edges) > MOST_UNITS:
-            raise UserError(f"{where}: a graph of {len(stored.edges)} edges was not written by a run; restore the file")
+        if len(stored.edges) > MOST_EDGES:
+            raise UserError(
+                f"{where}: a graph of {len(stored.edges)} edges is too large to be drawn; draw a part of it"
+            )
         graph = Graph(stored.edges, stored.chains)
+        if _crossed(graph) > MOST_CROSSED:
+            raise UserError(
+                f"{where}: the edges pass {_crossed(graph)} layers, too many to be drawn; draw a part of it"
+            )
         if len(stored.shapes) != len(graph.nodes):
             raise UserError(f"{where}: there are {len(stored.shapes)} shapes of {len(graph.nodes)} nodes; restore it")
         costs: dict[str, Cost] = {name: _summed(graph, one, where) for name, one in stored.additive.items()}
@@ -186,6 +192,14 @@ class Outline:
 
 Drawable = SuperNetwork | Outline
 """What can be drawn: a super network, or what the folder of a run says of one."""
+
+
+def _crossed(graph: Graph) -> int:
+    """The layers that all edges pass together."""
+    depth = [0] * len(graph.nodes)
+    for node, incoming in enumerate(graph.incoming):
+        depth[node] = max((depth[graph.sources[edge]] + 1 for edge in incoming), default=0)
+    return sum(depth[target] - depth[source] for source, target in zip(graph.sources, graph.targets, strict=True))
 
 
 def _inputs(spec: InputSpec) -> tuple[Input, ...]:
