@@ -421,8 +421,7 @@ def test_the_race_is_told_by_candidate(run: Path, page: Page) -> None:
     assert view.quality is not None
     assert [(row.name, row.loss) for row in view.quality.rows] == [
         ("the network found", "0.7"),
-        ("candidate 3", "0.8"),
-        ("candidate 1", "0.9"),
+        ("the 2 losers", "0.8 to 0.9"),
     ]
 
 

@@ -71,7 +71,9 @@ def test_the_summary_has_pixel_accuracy_and_mean_iou(run: Path, data: str, capsy
     assert summary["validation_accuracy"] > 0.7, "it learns"
     code, out, _ = run_cli(capsys, "show", run)
     assert code == 0
-    assert f"test accuracy {summary['test_accuracy']:.2%} (mean IoU {summary['test_mean_iou']:.2%})" in out
+    words = " ".join(out.split())
+    assert f"test accuracy {summary['test_accuracy']:.2%}" in words
+    assert f"test mean IoU {summary['test_mean_iou']:.2%}" in words
 
 
 def test_the_pictures_are_the_first_validation_examples(run: Path, data: str) -> None:
@@ -94,7 +96,7 @@ def test_the_report_shows_them_with_words(run: Path, tmp_path: Path) -> None:
     assert [base64.b64decode(code) for _, code in shown] == [(run / "pictures" / name).read_bytes() for name in names]
     truth = read_label_map(run / "pictures" / "1-truth.png").numpy()
     assert shown[1][0].startswith("True label map of image 1: 0 ")
-    assert f"1 {100 * (truth == 1).mean():.1f} %" in shown[1][0]
+    assert f"1 {100 * (truth == 1).mean():.1f} %" in " ".join(shown[1][0].split())
     assert "ignored" in page
     before = {path.name: path.read_bytes() for path in (run / "pictures").iterdir()}
     try:

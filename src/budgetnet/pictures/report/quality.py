@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from budgetnet.costs.units import show
 from budgetnet.pictures.report.numbers import percent, score_text
-from budgetnet.pictures.report.race import UNJUDGED, Outcome
+from budgetnet.pictures.report.race import UNJUDGED, Outcome, Racer
 from budgetnet.records.folder import RunFiles
 from budgetnet.records.results import ACCURACY, PARTS, MetricDescription, Summary
 
@@ -103,13 +103,29 @@ def _rows(summary: Summary, race: Outcome) -> Iterator[Compared]:
     if before is not None:
         scores = (score_text(metric, before.validation_score), score_text(metric, before.test_score))
         yield Compared("the full network", "as it came, before", *scores, "–", show(before.macs, "macs"))
-    for racer in race.racers:
-        if racer is winner:
-            continue
-        about = "uniform widths" if racer.origin == "uniform" else f"proposed by {racer.proposed}"
-        about = f"{about}; trained for the race only" if racer.origin else "trained for the race only"
-        macs = show(racer.costs["macs"], "macs") if "macs" in racer.costs else "–"
-        yield Compared(f"candidate {racer.number}", about, "–", "–", _loss(race, racer.number), macs)
+    losers = [racer for racer in race.racers if racer is not winner]
+    uniform = [racer for racer in losers if racer.origin == "uniform"]
+    others = [racer for racer in losers if racer.origin != "uniform"]
+    if uniform:
+        yield _raced("uniform widths", uniform, race)
+    if others:
+        yield _raced("the loser" if len(others) == 1 else f"the {len(others)} losers", others, race)
+
+
+def _raced(name: str, racers: Sequence[Racer], race: Outcome) -> Compared:
+    """Candidates that lost the race, together."""
+    first = min(race.epochs, default=0)
+    losses = [racer.losses[first] for racer in racers if racer.losses.get(first, UNJUDGED) < UNJUDGED]
+    macs = [racer.costs["macs"] for racer in racers if "macs" in racer.costs]
+    loss = _range([f"{loss:.4g}" for loss in sorted(losses)]) if losses else "diverged"
+    cost = _range([show(value, "macs") for value in sorted(macs)])
+    return Compared(name, "trained for the race only", "–", "–", loss, cost)
+
+
+def _range(texts: Sequence[str]) -> str:
+    if not texts:
+        return "–"
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 
 
 def _loss(race: Outcome, number: int) -> str:
