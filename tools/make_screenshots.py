@@ -36,8 +36,8 @@ FLAGS = (
 )
 DRAWN = "[...document.querySelectorAll('.plot')].every(plot => plot.dataset.drawn === 'true')"
 VIEWS = {
-    "": {"viewport": {"width": 1200, "height": 1000}, "color_scheme": "light", "device_scale_factor": 1.5},
-    "-dark": {"viewport": {"width": 1200, "height": 1000}, "color_scheme": "dark", "device_scale_factor": 1.5},
+    "": {"viewport": {"width": 1200, "height": 1400}, "color_scheme": "light", "device_scale_factor": 1.5},
+    "-dark": {"viewport": {"width": 1200, "height": 1400}, "color_scheme": "dark", "device_scale_factor": 1.5},
     "-page": {"viewport": {"width": 1200, "height": 1000}, "color_scheme": "light", "device_scale_factor": 1},
     "-phone": {"viewport": {"width": 375, "height": 812}, "color_scheme": "light", "device_scale_factor": 2},
     "-phone-page": {"viewport": {"width": 375, "height": 812}, "color_scheme": "light", "device_scale_factor": 1},

@@ -10,7 +10,7 @@ from typing import Any
 
 from budgetnet.costs.units import COUNTS, show
 from budgetnet.pictures.report.limits import Limit
-from budgetnet.pictures.report.numbers import duration, quantity
+from budgetnet.pictures.report.numbers import quantity
 from budgetnet.records.folder import RunFiles
 from budgetnet.records.results import Summary
 
@@ -92,8 +92,6 @@ def _facts(run: RunFiles, limits: list[Limit]) -> Iterator[tuple[str, str]]:
     yield from summary.files()
     if was is not None:
         yield "weights file", f"{show(was.file_bytes_after, 'B')} (before: {show(was.file_bytes, 'B')})"
-    if summary.total_seconds:
-        yield "time of the run", duration(summary.total_seconds)
 
 
 def _text(value: Any) -> str:

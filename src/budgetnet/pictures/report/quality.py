@@ -140,11 +140,8 @@ def _notes(summary: Summary, race: Outcome) -> Iterator[str]:
         yield from summary.before.notes()
     if len(race.racers) > 1:
         yield (
-            "Losers of the race were trained for the race only, so their losses compare with the winner's loss in the "
-            "race, not with its scores."
+            "Losers were trained for the race only: their losses compare with the winner's loss in the race, not with "
+            "its scores."
         )
     if summary.before is None:
-        yield (
-            "One run says little about luck: a sweep over seeds gives the spread, and a baseline that is trained as "
-            "long (budgetnet train) something to compare with."
-        )
+        yield ("A sweep over seeds gives the spread by luck, budgetnet train a baseline to compare with.")

@@ -19,7 +19,7 @@ from budgetnet.pictures.report.gallery import Gallery, gallery
 from budgetnet.pictures.report.limits import limits, meters
 from budgetnet.pictures.report.met import Met, met
 from budgetnet.pictures.report.networks import Networks
-from budgetnet.pictures.report.numbers import score_text
+from budgetnet.pictures.report.numbers import duration, score_text
 from budgetnet.pictures.report.planes import Spread, race_planes, runs_planes, spreads
 from budgetnet.pictures.report.quality import Quality, quality
 from budgetnet.pictures.report.race import Table, decided, outcome, table
@@ -65,6 +65,7 @@ class RunView:
     settings: list[tuple[str, str]]
     versions: list[tuple[str, str]]
     command: str
+    time: str
 
     @property
     def charts(self) -> list[Placed]:
@@ -157,7 +158,18 @@ def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int
         settings=[(str(key), _text(value)) for key, value in run.settings.items() if value not in (None, [])],
         versions=[(str(k), _text(v)) for part in (run.origin.versions, run.origin.machine) for k, v in part.items()],
         command=run.origin.command,
+        time=_time(run),
     )
+
+
+def _time(run: RunFiles) -> str:
+    """How long the run took, phase by phase."""
+    summary = run.summary
+    if summary is None:
+        return ""
+    parts = {**summary.phases, **{name: value for name, value in summary.spent.items() if name != "training"}}
+    told = ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items() if seconds >= 1)
+    return f"It took {duration(summary.total_seconds)}{f': {told}' if told else ''}."
 
 
 def _more(run: RunFiles) -> str:
