@@ -72,8 +72,9 @@ def searching(device: Pretend, net: SuperNetwork, feed: Any, sink: Kept) -> tupl
     return runner, dataclasses.replace(course, steps=STEPS, look=dict)
 
 
-def test_a_search_reads_once_a_record_and_nothing_between() -> None:
-    device, sink = Pretend(), Kept()
+@pytest.mark.parametrize("architectures", [0, 1])
+def test_a_search_reads_once_a_record_and_nothing_between(architectures: int) -> None:
+    device, sink = Pretend(architectures=architectures), Kept()
     runner, course = searching(device, mlp(2), device.feed(vectors(160), 4, 0), sink)
     state = runner.state
     state.fit = runner.trainer.begin(state.net)

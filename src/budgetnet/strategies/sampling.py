@@ -12,7 +12,6 @@ from budgetnet.data.feeds import Batch
 from budgetnet.data.nested import leaves, rows, select
 from budgetnet.data.seeds import generator_of
 from budgetnet.network.distribution import Draw
-from budgetnet.network.executor.plan import group_of_rows
 from budgetnet.strategies.state import SearchState
 from budgetnet.training.fits import Forward, Step, Worker
 from budgetnet.training.processes import ALONE, Processes
@@ -133,9 +132,9 @@ class SampledStep(Step):
 
 
 def _rows_of(batch: Batch, size: int, groups: int, first: int, end: int) -> Batch:
-    """The examples of some neighbouring groups of a batch."""
-    sizes = torch.bincount(group_of_rows(size, groups), minlength=groups).tolist()
-    part = slice(sum(sizes[:first]), sum(sizes[:end]))
+    """The examples of some neighbouring groups of a batch, as `group_of_rows` shares them out."""
+    each, more = divmod(size, groups)
+    part = slice(*(each * group + min(group, more) for group in (first, end)))
     return select(batch[0], part), select(batch[1], part)
 
 
