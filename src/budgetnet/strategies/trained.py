@@ -228,7 +228,7 @@ def trained(epochs: float = EPOCHS) -> TrainedRecipe:
         "trained",
         warmup_epochs=0.0,
         search_epochs=0.0,
-        racers=3,
+        racers=2,
         race_epochs=epochs / 16,
         finish_epochs=epochs,
         weights=Optimization(lr=0.1),
