@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmarks._common import RESULTS, add_data_root, numbers, pin_threads, save_result, shares
-from benchmarks.trained import faces, latency, macs, sentences, table
+from benchmarks.trained import faces, latency, macs, ours, sentences, table
 from benchmarks.trained.ledger import Ledger
 from benchmarks.trained.study import Protocol, Study
 
@@ -50,7 +50,7 @@ def names(text: str) -> list[str]:
 
 def write(study: Study) -> None:
     """Makes the result of what the ledger has, and prints the differences."""
-    entries = list(study.entries())
+    entries = [entry for entry in study.entries() if ours.current(study, entry)]
     tables = {part: table.table(entries, part) for part in ("macs", "latency")}
     beside = [entry for entry in study.ledger.entries().values() if entry.get("part") == "sentences"]
     whole = replace(study, protocol=LARGE).entries()

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import budgetnet
+from benchmarks.trained.ledger import Entry
 from benchmarks.trained.study import SELF, Study, Training
 from budgetnet.budgets.budget import parse_all
 from budgetnet.data.seeds import generator_of
@@ -31,6 +32,11 @@ def settings(study: Study, teacher: str, changes: dict[str, Any] | None = None) 
     recipe = asdict(trained(study.protocol.after).changed({"batch_size": study.batch, **(changes or {})}))
     recipe.pop("shared")
     return {"recipe": recipe, "distillation": [WEIGHT, TEMPERATURE] if teacher == SELF else None}
+
+
+def current(study: Study, entry: Entry) -> bool:
+    """Whether an entry is no search, or one with the settings that are the defaults now."""
+    return entry["contestant"] != "ours" or settings(study, entry["teacher"]).items() <= entry.items()
 
 
 def search(
