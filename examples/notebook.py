@@ -116,7 +116,7 @@ candidates = alt.Chart(alt.Data(values=points), title="Candidates", width=560, h
 candidates.encode(
     x=alt.X("macs:Q", title="million multiply-adds", scale=alt.Scale(zero=False)),
     y=alt.Y("validation_loss:Q", title="validation loss, shared weights", scale=alt.Scale(zero=False)),
-    color=alt.Color("feasible:N", title="within the budgets"),
+    color=alt.Color("feasible:N", title="within all"),
 )
 
 # %% [markdown]
