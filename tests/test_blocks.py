@@ -161,12 +161,15 @@ def run_console(block: Block, folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert [text for text in block.printed if text not in said] == []
 
 
-def run_python(block: Block, folder: Path, space: Space) -> None:
+def run_python(block: Block, folder: Path, space: Space, capsys: pytest.CaptureFixture[str]) -> None:
     """Runs code, as a file if its first line names one; names stay for the blocks below."""
+    capsys.readouterr()
     named = re.match(r"# (\w+\.py)\n", block.text)
     if named:
         (folder / named[1]).write_text(block.text, encoding="utf-8")
     exec(compile(block.text, "page", "exec"), space)  # noqa: S102
+    said = capsys.readouterr().out.splitlines()
+    assert [text for text in re.findall(r"  # prints (.*)", block.text) if text not in said] == []
 
 
 @pytest.fixture
@@ -193,7 +196,7 @@ def test_everything_on_a_page_runs(page: Path, empty: Path, capsys: pytest.Captu
         if block.needs:
             continue
         if block.language == "python":
-            run_python(block, empty, space)
+            run_python(block, empty, space, capsys)
         elif block.language == "console":
             run_console(block, empty, capsys)
 
@@ -214,3 +217,14 @@ def test_most_blocks_are_run() -> None:
     """A mark is for what a test cannot have, not for what is slow."""
     found = [block for page in PAGES for block in blocks(page) if block.language in ("python", "console")]
     assert sum(not block.needs for block in found) >= 0.7 * len(found)
+
+
+def masked(text: str) -> set[str]:
+    """The lines of an output without numbers, their units and how far they are apart."""
+    return {re.sub(r"\s+", " ", re.sub(r"[\d.]+ ?[kM]?%?", "#", line)).strip() for line in text.splitlines()}
+
+
+def test_the_readme_shows_what_a_search_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shown,) = [block for block in blocks(ROOT / "README.md") if "make demo" in block.text]
+    assert main(["search", *TINY, "--budget", "macs<=40%", "--out", str(tmp_path / "run")]) == 0
+    assert masked("\n".join(shown.printed)) <= masked(capsys.readouterr().out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import re
 import shlex
@@ -13,7 +15,9 @@ from urllib.parse import unquote
 
 import pytest
 
+import budgetnet
 from budgetnet.cli.commands import COMMANDS
+from budgetnet.costs import COSTS
 from tests.test_blocks import BLOCK, PAGES, ROOT, blocks
 
 INLINE = re.compile(r"`(budgetnet [a-z][^`…]*)`")
@@ -95,6 +99,13 @@ def test_every_option_is_on_the_page_of_commands(site: Path) -> None:
         for parameter in command.params:
             names = [name for name in parameter.opts if name.startswith("--")]
             assert all(name in text for name in names), (command.name, names)
+
+
+@pytest.mark.parametrize("name", [*budgetnet.__all__, *(f"costs.{name}" for name in COSTS if "." not in name)])
+def test_every_public_name_is_in_the_reference(site: Path, name: str) -> None:
+    found = functools.reduce(getattr, name.split("."), budgetnet)
+    if not inspect.ismodule(found):
+        assert f"{found.__module__}.{found.__qualname__}" in read(site / "api" / "index.html").places
 
 
 @pytest.mark.parametrize("page", OUTSIDE, ids=lambda page: page.name)
