@@ -25,6 +25,8 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 RIDGE = 1e-3
 """Weight of the prior against the measurements: it decides only what these leave open."""
+FEW_RIDGE = 1.0
+"""The same where fewer networks were measured than there are costs to find: these alone would leave too much open."""
 OUTLIER = 0.05
 """Relative errors beyond this count linearly, not squared: a disturbed measurement must not bend the rest."""
 ROBUST_PASSES = 4
@@ -163,7 +165,8 @@ def fit(counts: Array, measured: Array, work: Array) -> Array:
     ones = np.ones(len(measured))
     simple = np.stack([work / work.max(), np.ones_like(work)], 1)
     prior = simple @ nonnegative_least_squares(relative @ simple, ones)
-    rows = np.sqrt(RIDGE * len(measured)) * np.diag(np.maximum(relative.mean(0), 1e-12))
+    ridge = RIDGE if len(measured) >= counts.shape[1] else FEW_RIDGE
+    rows = np.sqrt(ridge * len(measured)) * np.diag(np.maximum(relative.mean(0), 1e-12))
     trust, solution = ones, prior
     for _ in range(ROBUST_PASSES):
         matrix = np.concatenate([relative * trust[:, None], rows])
