@@ -394,6 +394,7 @@ def test_a_run_over_its_budget_is_red(tmp_path: Path) -> None:
     colours = dict(zip(scale["domain"], scale["range"], strict=True))
     assert colours[OVER] == BUDGET != colours[WITHIN]
     assert dict(chart.key) == {WITHIN: "k-circle", OVER: "k-cross"}
+    assert "For a curve over budgets" not in Page(report(paths)).words, "the page has it"
     assert "does not fit its budget" in Page(report(paths)).words
 
 

@@ -81,7 +81,8 @@ def _parts(architecture: Architecture, cost: AdditiveCost) -> list[Row]:
         if kept:
             name = f"{graph.edges[units[0]].bundle}, {int(gates[0, units].sum())} of {len(units)} units"
             rows.append({"name": name, "value": kept})
-    rows.append({"name": "stem and head", "value": cost.base})
+    if cost.base:
+        rows.append({"name": "stem and head", "value": cost.base})
     nodes = sum(float(cost.nodes[graph.nodes.index(node)]) for node in {edge.target for edge in live})
     if nodes:
         rows.append({"name": "no sum for the first input of a node", "value": nodes})

@@ -116,7 +116,7 @@ def make_view(runs: Sequence[RunFiles], networks: Networks) -> View:
     names = _distinct_names(runs)
     frames = max(MOST_FRAMES // len(runs), 12)
     views = [
-        _run_view(run, f"run-{i}", name, networks, frames)
+        _run_view(run, f"run-{i}", name, networks, frames, len(runs) == 1)
         for i, (run, name) in enumerate(zip(runs, names, strict=True))
     ]
     if len(runs) == 1:
@@ -128,7 +128,7 @@ def make_view(runs: Sequence[RunFiles], networks: Networks) -> View:
     return View(title, views, lines, cost, planes, spreads(runs))
 
 
-def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int) -> RunView:
+def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int, alone: bool) -> RunView:
     net, undrawn = networks.of(run)
     time, race = timeline(run.records), outcome(run.records)
     found = limits(run, net)
@@ -149,7 +149,7 @@ def _run_view(run: RunFiles, id: str, name: str, networks: Networks, frames: int
         breakdowns=list(breakdowns(kept, costs, body.probabilities if body else None)) if kept else [],
         schedules=_place(f"{id}-schedule", schedule_charts(kept, costs) if kept else []),
         planes=_place(f"{id}-plane", race_planes(race, found)),
-        more=_more(run),
+        more=_more(run) if alone else "",
         decided=decided(race),
         entropy=entropy_told(run.records),
         race=table(race, found),
