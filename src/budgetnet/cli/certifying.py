@@ -24,10 +24,12 @@ from budgetnet.data.resize import area
 from budgetnet.errors import UserError
 from budgetnet.export import FORMATS, Description, Model, export_network, open_model
 from budgetnet.export.files import sha256
-from budgetnet.export.formats import format_of, need, pack_onnx, source_runner
+from budgetnet.export.formats import Given, format_of, need, pack_onnx, source_runner
+from budgetnet.export.rebuilding import INPUTS
 from budgetnet.naming import own_names
 from budgetnet.naming.files import write_file
 from budgetnet.naming.values import typed
+from budgetnet.network.inputs import InputSpec
 from budgetnet.records.environment import environment
 from budgetnet.records.results import MetricDescription
 from budgetnet.runs import quantised
@@ -114,8 +116,8 @@ def export(
     if precision == "int8":
         _export_int8(stored, path, description, int8_drop, force, data_root, as_json)
         return
-    images = _real_images(stored, data_root)
-    done = export_network(stored.network, path, kind, description, images, force=force)
+    inputs = _real_inputs(stored, data_root)
+    done = export_network(stored.network, path, kind, description, inputs, force=force)
     if as_json:
         found = {"file": str(done.path), "format": kind, "sha256": done.checksum, "bytes": path.stat().st_size}
         print_json({**found, "largest_difference": done.difference, "images_compared": done.compared})
@@ -268,8 +270,17 @@ def _split(config: Config, data_root: str | None) -> data.Split:
     return data.load(config.data, Path(root) if root else None).validation
 
 
+def _real_inputs(stored: Stored, data_root: str | None) -> Given:
+    """Inputs of the run's own data as an exported file takes them; zeros where they are no images and not numbers."""
+    spec: InputSpec | None = stored.network.meta.get(INPUTS)
+    shape, dtype = stored.description.input_shape, stored.description.dtype
+    if spec is not None and len(spec.names) > 1:
+        return spec.tensors(spec.example(2, "cpu"))
+    return _real_images(stored, data_root) if dtype.is_floating_point else torch.zeros((2, *shape), dtype=dtype)
+
+
 def _real_images(stored: Stored, data_root: str | None) -> Tensor:
-    """Inputs of the run's own data as an exported file takes them; those inside the package where it is not at hand."""
+    """Images of the run's own data, or those inside the package where they are not at hand."""
     shape = stored.description.input_shape
     count = min(COMPARED_IMAGES, max(4, COMPARED_VALUES // math.prod(shape)))
     if len(shape) != 3:
