@@ -189,6 +189,12 @@ def check_shrink_transformer(path: Path, out: Path, said: str) -> None:
     with torch.no_grad():
         outputs = small(words=torch.randint(0, 20, (3, 12)), padding=torch.zeros(3, 12, dtype=torch.bool))
     assert outputs.shape == (3, 2)
+    assert len(path.read_text().splitlines()) < 40
+    session = onnxruntime.InferenceSession(out / "model.onnx")
+    given = {"words": torch.randint(0, 20, (3, 12)), "padding": torch.arange(12) >= torch.tensor([[3], [7], [12]])}
+    (found,) = session.run(None, {name: tensor.numpy() for name, tensor in given.items()})
+    with torch.no_grad():
+        assert torch.allclose(torch.from_numpy(found), small(**given), atol=1e-4)
     assert numbers(said, r"right for (\d+)% of the test sentences")[0] > 75
 
 
