@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -80,12 +81,34 @@ def test_a_result_shows_summary_certificate_and_what_was_kept(found: tuple[Super
     assert ["holds", "macs<=60%"] in [row[:2] for row in rows]
 
 
-def test_a_loaded_result_shows_the_same(found: tuple[SuperNetwork, budgetnet.Result]) -> None:
+def test_a_loaded_result_shows_the_same_without_the_code_of_its_network(
+    found: tuple[SuperNetwork, budgetnet.Result],
+) -> None:
     net, result = found
-    assert budgetnet.load(result.summary.run, net)._repr_html_() == result._repr_html_()
-    alone = budgetnet.load(result.summary.run)
-    assert alone.drawing is None
-    assert result._repr_html_().startswith(alone._repr_html_())
+    run = result.summary.run
+    assert budgetnet.load(run, net)._repr_html_() == result._repr_html_()
+    assert edges(budgetnet.load(run)._repr_html_()) == edges(result._repr_html_())
+    drawing = budgetnet.load(run).drawing
+    assert drawing is not None
+    with pytest.raises(UserError, match="macs, params"):
+        replace(drawing, cost="latency")._repr_html_()
+
+
+def test_a_run_of_an_older_version_is_a_table(found: tuple[SuperNetwork, budgetnet.Result], tmp_path: Path) -> None:
+    copied = shutil.copytree(found[1].summary.run, tmp_path / "run")
+    (copied / "graph.json").unlink()
+    result = budgetnet.load(copied)
+    assert result.drawing is None
+    assert "<svg" not in result._repr_html_()
+    assert "<table>" in result._repr_html_()
+
+
+def test_a_graph_that_is_damaged_does_not_keep_a_run_from_being_opened(
+    found: tuple[SuperNetwork, budgetnet.Result], tmp_path: Path
+) -> None:
+    copied = shutil.copytree(found[1].summary.run, tmp_path / "run")
+    (copied / "graph.json").write_text('{"edges": 3}')
+    assert budgetnet.load(copied).drawing is None
 
 
 def test_texts_of_others_are_not_markup(found: tuple[SuperNetwork, budgetnet.Result]) -> None:

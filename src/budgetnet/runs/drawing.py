@@ -7,11 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from budgetnet.costs import bind
+from budgetnet.costs import Meter, bind
 from budgetnet.errors import UserError
 from budgetnet.naming import own_names
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.pictures.outline import Drawable, Outline
 from budgetnet.runs.arguments import check_network
 
 
@@ -20,13 +21,13 @@ class Drawing:
     """A picture of a super network; a notebook shows it.
 
     Attributes:
-        net: The super network.
+        net: The super network, or what the folder of a run says of it.
         architecture: What is kept of it, drawn strong; None for all of it.
         cost: The name of the cost that makes edges wide, or schedules them in colours.
         title: Above the picture; may be empty.
     """
 
-    net: SuperNetwork = field(repr=False)
+    net: Drawable = field(repr=False)
     architecture: Architecture | None = None
     cost: str = "macs"
     title: str = ""
@@ -59,8 +60,17 @@ class Drawing:
             raise UserError("a picture needs a package that is not installed; run: pip install 'budgetnet[report]'")
         from budgetnet.pictures.draw import Picture
 
-        meter = bind(self.cost, self.net, own=own_names(self.cost))
-        return Picture(self.net, self.architecture, None, meter, self.title)
+        return Picture(self.net, self.architecture, None, self._meter(), self.title)
+
+    def _meter(self) -> Meter:
+        if not isinstance(self.net, Outline):
+            return bind(self.cost, self.net, own=own_names(self.cost))
+        if self.cost not in self.net.meters:
+            raise UserError(
+                f"the folder of the run does not say what an edge costs in {self.cost!r}; it has "
+                f"{', '.join(self.net.meters)}"
+            )
+        return self.net.meters[self.cost]
 
     def _repr_html_(self) -> str:
         """For notebooks."""

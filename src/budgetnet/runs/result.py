@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +22,11 @@ from budgetnet.errors import UserError
 from budgetnet.export import Description, Exported, export_network
 from budgetnet.export.formats import FORMATS, Given, format_of
 from budgetnet.naming import own_names
-from budgetnet.network.graph import Architecture
+from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.inputs import InputSpec
 from budgetnet.network.supernet import SuperNetwork
+from budgetnet.pictures.outline import FILE as GRAPH_FILE
+from budgetnet.pictures.outline import Drawable, Outline
 from budgetnet.records.environment import environment
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.results import DataDescription, Summary
@@ -53,7 +56,7 @@ class Result:
         task: The loss, the metric and the forward pass.
         description: What an exported file says about itself.
         examples: Some inputs of the validation data, as they are; None for a run that was loaded.
-        net: The super network; None for a run of your own network that was loaded without it.
+        net: The super network, or what its folder says of it; None for a run of an older version.
     """
 
     network: fx.GraphModule
@@ -64,7 +67,7 @@ class Result:
     task: Task
     description: Description
     examples: Nested = field(default=None, repr=False)
-    net: SuperNetwork | None = field(default=None, repr=False)
+    net: Drawable | None = field(default=None, repr=False)
 
     @property
     def met(self) -> bool:
@@ -269,5 +272,13 @@ def load(
     known = metric if metric is not None else METRICS.get(data.metric.name)
     task = Task.of(loss, known, forward)
     described = Description.of_run(of_run(folder).space, stored.kept.to_json(), data.to_json(), {})
-    known_net = None if stored.whole else stored.net
-    return Result(stored.network, stored.kept, summary, folder.certificate(), data, task, described, net=known_net)
+    drawn = _outline(folder, stored.kept.graph) if stored.whole else stored.net
+    return Result(stored.network, stored.kept, summary, folder.certificate(), data, task, described, net=drawn)
+
+
+def _outline(folder: RunFolder, graph: Graph) -> Outline | None:
+    """What the folder says of the super network; None if it says nothing, or something about another graph."""
+    with suppress(UserError):  # the picture is not what a run is opened for
+        outline = Outline.from_json(folder.read_json(GRAPH_FILE), str(folder.path / GRAPH_FILE))
+        return outline if outline.graph == graph else None
+    return None
