@@ -159,7 +159,7 @@ def test_a_regression_is_not_called_accuracy(tab: MakeTab, pages: dict[str, str]
     assert "accuracy" not in words
 
 
-@pytest.mark.parametrize("kind", ["fabric", "own", "regression"])
+@pytest.mark.parametrize("kind", ["fabric", "regression"])
 def test_the_code_on_the_page_works(
     kind: str, tab: MakeTab, pages: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
