@@ -25,7 +25,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 RIDGE = 1e-3
 """Weight of the prior against the measurements: it decides only what these leave open."""
-FEW_RIDGE = 1.0
+FEW_RIDGE = 0.1
 """The same where fewer networks were measured than there are costs to find: these alone would leave too much open."""
 OUTLIER = 0.05
 """Relative errors beyond this count linearly, not squared: a disturbed measurement must not bend the rest."""
