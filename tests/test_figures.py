@@ -84,3 +84,19 @@ def test_the_price_of_a_search() -> None:
     walls = [result(path.stem)["wall_over_training"]["mean"] for path in RESULTS.glob("quality_*.json")]
     walls.append(result("search_wall")["answers"][0]["ratio"])
     assert f"| {min(walls):.2f} to {max(walls):.2f} |" in row("Whole search")
+
+
+def test_a_trained_model_against_other_tools() -> None:
+    found, said = result("trained"), row("A trained ResNet-20 made to fit")
+
+    def tested(part: str, contestant: str, *limits: float) -> str:
+        rows = {entry["limit"]: entry["rows"][contestant]["test"] for entry in found[part] if entry["limit"] in limits}
+        assert {rows[limit]["n"] for limit in limits} == {1}, "the row says that it is one seed"
+        return ", ".join(f"{rows[limit]['mean']:.1f}" for limit in limits) + " %"
+
+    at = (0.3, 0.15)
+    tools, taught = tested("macs", "magnitude", *at), tested("macs", "magnitude, taught", *at)
+    assert f"multiply-adds: {tested('macs', 'ours, taught', *at)}; Torch-Pruning {tools} ({taught} with" in said
+    assert f"uniform widths with it {tested('macs', 'uniform, taught', *at)}" in said
+    ours, theirs = (tested("latency", name, 0.4) for name in ("ours, taught", "magnitude"))
+    assert f"40 % of the time: {ours}; Torch-Pruning {theirs} |" in said
