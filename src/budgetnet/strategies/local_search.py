@@ -15,6 +15,7 @@ from torch import Tensor
 from budgetnet.budgets.budget import Budget, within_all
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Graph
+from budgetnet.network.removal import lifetimes
 
 CLOSE = 0.9
 """The share of a budget that a sample must use to count as close to it: above it little is filled in."""
@@ -60,36 +61,65 @@ class Moves:
     noise: float = 0.0
 
     def shrink(self, gates: Tensor) -> Tensor | None:
-        """Drops edges, least preferred first, until every budget holds; None if the last path is still too much."""
+        """Drops edges, least preferred first, until every budget holds; None if the last path is still too much.
+
+        Costs grow with the edges, so the number of drops is found by bisection. Where one does not, and the last path is
+        too much, the fewest drops after which the budgets hold are looked for.
+        """
         gates = self.graph.live(gates[None])[0]
-        for edge in self._noisy(self.noise).argsort().tolist():
-            if not gates.any() or bool(within_all(self.budgets, gates[None])[0]):
-                break
-            rest = gates.clone()
-            rest[edge] = False
-            rest = self.graph.live(rest[None])[0]
-            gates = rest if rest.any() else gates
-        return gates if bool(within_all(self.budgets, gates[None])[0]) else None
+        survived = lifetimes(self.graph, gates, self._noisy(self.noise).argsort().tolist())
+        if not gates.any() or self._fits(gates):
+            return gates if gates.any() else None
+        rows = survived >= torch.arange(int(survived.max()) + 1)[:, None]
+        if self._fits(rows[-1]):
+            return rows[_first(lambda drops: self._fits(rows[drops]), 0, len(rows) - 1)]
+        fits = within_all(self.budgets, rows)
+        return rows[int(fits.nonzero()[0])] if fits.any() else None
 
     def fill(self, gates: Tensor, noise: float | None = None, without: Tensor | None = None) -> Tensor:
         """Fills the remaining budget with further edges, most preferred first.
 
-        Edges of the mask `without` stay out. One that does not fit is not tried again, since costs grow with the edges.
+        Edges of the mask `without` stay out. One that does not fit is not tried again, since costs grow with the edges:
+        so as many as fit together are found by bisection, and those that no longer fit alone are left out at once.
         """
+        without = torch.zeros_like(gates) if without is None else without
         liked = self._noisy(self.noise if noise is None else noise).argsort(descending=True).tolist()
-        order = [edge for edge in liked if not gates[edge] and (without is None or not without[edge])]
+        order = [edge for edge in liked if not gates[edge] and not without[edge]]
         while order:
-            rows = gates.repeat(len(order), 1)
-            ears = self.graph.ears(gates, order, self.weights)
-            rows[[row for row, ear in enumerate(ears) for _ in ear], list(itertools.chain(*ears))] = True
-            fits = within_all(self.budgets, rows)
-            if without is not None:
-                fits &= ~(rows & without).any(1)
-            if not fits.any():
-                break
-            gates = rows[int(fits.nonzero()[0])]
-            order = [edge for edge, fit in zip(order, fits.tolist(), strict=True) if fit and not gates[edge]]
+            rows = gates | self._additions(gates, self._tied(gates, order)).cumsum(0).bool()
+            taken = _first(lambda place: not self._fits(rows[place], without), -1, len(rows))
+            left = order[taken:] if taken == len(rows) else order[taken + 1 :]
+            gates = rows[taken - 1] if taken else gates
+            order = [edge for edge in left if not gates[edge]]
+            if order and taken < len(rows):
+                order = self._fitting(gates, order, without)
         return gates
+
+    def _tied(self, gates: Tensor, order: Sequence[int]) -> Sequence[int]:
+        """The first edges that lie between live nodes, up to one that does not: with it, others may be tied anew."""
+        sources, targets = self.graph.sources, self.graph.targets
+        ends = {node for edge in gates.nonzero().flatten().tolist() for node in (sources[edge], targets[edge])}
+        for place, edge in enumerate(order):
+            if not {sources[edge], targets[edge]} <= ends:
+                return order[: place + 1]
+        return order
+
+    def _additions(self, gates: Tensor, edges: Sequence[int]) -> Tensor:
+        """A row for each edge, with what ties it to the live ones."""
+        rows, ears = torch.zeros(len(edges), len(gates), dtype=torch.bool), self.graph.ears(gates, edges, self.weights)
+        rows[[row for row, ear in enumerate(ears) for _ in ear], list(itertools.chain(*ears))] = True
+        return rows
+
+    def _fitting(self, gates: Tensor, edges: Sequence[int], without: Tensor) -> list[int]:
+        """The edges that fit one by one."""
+        rows = gates | self._additions(gates, edges)
+        fits = within_all(self.budgets, rows) & ~(rows & without).any(1)
+        return [edge for edge, fit in zip(edges, fits.tolist(), strict=True) if fit]
+
+    def _fits(self, gates: Tensor, without: Tensor | None = None) -> bool:
+        if without is not None and bool((gates & without).any()):
+            return False
+        return bool(within_all(self.budgets, gates[None])[0])
 
     def neighbour(self, gates: Tensor) -> Tensor | None:
         """Drops a random live edge, and more until others fit; fills up with others, then with whatever fits.
@@ -112,6 +142,14 @@ class Moves:
 
     def _noisy(self, noise: float) -> Tensor:
         return self.preference + noise * torch.randn(self.preference.shape, generator=self.generator)
+
+
+def _first(good: Callable[[int], bool], low: int, high: int) -> int:
+    """The first number above `low`, which is not good, that is good, by bisection; `high` if none is below it."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if good(middle) else (middle, high)
+    return high
 
 
 def samples(distribution: EdgeDistribution, moves: Moves, count: int) -> Iterator[Tensor]:
