@@ -7,6 +7,7 @@ by running it.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
@@ -48,6 +49,33 @@ class _Value(NamedTuple):
     strides: Strides
 
 
+class _Held(NamedTuple):
+    """A value that a stretch begins with: its memory layout, and the bytes of its storage; 0 for the caller's input."""
+
+    strides: Strides
+    size: int
+
+
+class _Stretch(NamedTuple):
+    """Nodes between two values that all paths pass; with nothing else held at either, its memory is its own affair.
+
+    Attributes:
+        nodes: Those after the first value, up to the second.
+        widths: Times live gates: equal for architectures in which the stretch has the same memory (edges × numbers).
+    """
+
+    nodes: range
+    widths: Tensor
+
+
+class _Bounds(NamedTuple):
+    """What a stretch needs: bytes of its state, the peak of its calls, and the value that it ends with."""
+
+    state: int
+    peak: int
+    value: _Held | None
+
+
 class PeakMemory(Cost):
     """The analysis for every architecture of a super network.
 
@@ -62,10 +90,15 @@ class PeakMemory(Cost):
     def __init__(self, net: SuperNetwork, batch: int, device: str = "") -> None:
         super().__init__(net.graph)
         self.net, self.batch, self.device = net, batch, device
+        self._known: dict[Hashable, _Bounds] = {}
 
     def evaluate(self, live: Tensor) -> Tensor:
         """Bytes at the peak, for each row of live gates."""
-        return torch.tensor([self._of(row) for row in live.tolist()], dtype=torch.float64)
+        kept = live.double()
+        codes = [(kept @ stretch.widths).int().numpy() for stretch in self._stretches]
+        keys = [[row.tobytes() for row in code] for code in codes]
+        rows = zip(live.tolist(), zip(*keys, strict=True), strict=True)
+        return torch.tensor([self._along(row, key) for row, key in rows], dtype=torch.float64)
 
     def evidence(self, architecture: Architecture, batches: Sequence[Any] = ()) -> Evidence:
         """The analysis, bounded by the larger of it and a real run."""
@@ -130,20 +163,47 @@ class PeakMemory(Cost):
         return _Parts(self.net, self.batch)
 
     def _of(self, live: Sequence[bool]) -> float:
-        """The calls of the extracted network, in its order, and their peak."""
-        graph, found = self.graph, self._parts
-        calls = _Calls()
-        sides = calls.add(found.prelude, [_Value(0, ())] * len(self.net.inputs.names)) if found.prelude else []
-        state = found.input_bytes + (found.prelude.state if found.prelude else 0)
-        values: list[_Value | None] = [None] * len(graph.nodes)
-        values[0] = calls.add(found.stem, [_Value(0, ())])[0]
-        arriving = [[number for number in numbers if found.lives(number, live)] for numbers in found.arriving]
-        state += found.stem.state
-        for node, numbers in enumerate(arriving):
+        """Bytes at the peak of one row."""
+        return float(self.evaluate(torch.tensor([live], dtype=torch.bool))[0])
+
+    @cached_property
+    def _stretches(self) -> list[_Stretch]:
+        """The nodes between values that all paths pass, and what their memory depends on; one if there are side values."""
+        operations, last = self.graph.operations, len(self.graph.nodes) - 1
+        inner = {node for each in operations for node in range(each.source + 1, each.target)}
+        ends = [last] if self._parts.prelude else [node for node in range(1, last + 1) if node not in inner]
+        found = []
+        for before, end in itertools.pairwise([0, *ends]):
+            numbers = [number for number, each in enumerate(operations) if before < each.target <= end]
+            found.append(_Stretch(range(before + 1, end + 1), self._parts.widths(numbers)))
+        return found
+
+    def _along(self, live: Sequence[bool], keys: Sequence[bytes]) -> float:
+        """State and peak of one row: of each stretch once for all rows that keep the same of it."""
+        found = self._parts
+        bounds = _Bounds(found.stem.state + found.input_bytes, 0, None)
+        state, highest = bounds.state, 0
+        for number, (stretch, key) in enumerate(zip(self._stretches, keys, strict=True)):
+            known = (number, key, bounds.value)
+            if known not in self._known:
+                self._known[known] = self._bounds(stretch.nodes, bounds.value, live)
+            bounds = self._known[known]
+            state, highest = state + bounds.state, max(highest, bounds.peak)
+        return float(state + highest)
+
+    def _bounds(self, nodes: range, entry: _Held | None, live: Sequence[bool]) -> _Bounds:
+        """The calls of the extracted network at these nodes, in its order, and their peak; first and last ones besides."""
+        graph, found, calls = self.graph, self._parts, _Calls()
+        prelude = found.prelude if entry is None else None
+        sides = calls.add(prelude, [_Value(0, ())] * len(self.net.inputs.names)) if prelude else []
+        state = prelude.state if prelude else 0
+        first = calls.add(found.stem, [_Value(0, ())])[0] if entry is None else calls.held(entry)
+        values: dict[int, _Value] = {nodes.start - 1: first}
+        for node in nodes:
+            numbers = [number for number in found.arriving[node] if found.lives(number, live)]
             terms: list[_Value] = []
             for number in numbers:
                 operation, source = graph.operations[number], values[graph.operations[number].source]
-                assert source is not None
                 keeps = tuple(tuple(live[edge] for edge in axis) for axis in operation.axes)
                 part = found.operation(number, keeps, source.strides)
                 terms += calls.add(part, [source, *(sides[i] for i in found.sides[number])])
@@ -155,11 +215,13 @@ class PeakMemory(Cost):
             state += after.state
             written = fresh and found.relu[node]
             values[node] = calls.write(total) if written else calls.add(after, [total])[0]
-        last = values[-1]
-        assert last is not None
-        head = found.head(last.strides)
-        calls.add(head, [last])
-        return float(state + head.state + peak(calls.used() if found.prelude else calls.all))
+        last = values[nodes.stop - 1]
+        if nodes.stop == len(graph.nodes):
+            head = found.head(last.strides)
+            state += head.state
+            calls.add(head, [last])
+        all_calls = calls.used() if prelude else calls.all
+        return _Bounds(state, peak(all_calls), _Held(last.strides, calls.size(last)))
 
     def _sum(self, calls: _Calls, node: int, terms: Sequence[_Value], own: Sequence[bool]) -> tuple[_Value, bool]:
         """The sum of terms as the extracted network adds them, and whether nobody else reads it."""
@@ -202,6 +264,17 @@ class _Calls:
         """A call that makes a value and holds nothing else."""
         self.all.append(Call(tuple(value.number for value in reads), Footprint(0, size, size)))
         return _Value(len(self.all), strides)
+
+    def held(self, value: _Held) -> _Value:
+        """A value that was made before."""
+        return self.new(value.size, value.strides) if value.size else _Value(0, value.strides)
+
+    def size(self, value: _Value) -> int:
+        """Bytes of a value's storage."""
+        number = value.number
+        while number and not self.all[number - 1].footprint.output:
+            number = self.all[number - 1].reads[0]
+        return self.all[number - 1].footprint.output if number else 0
 
     def used(self) -> list[Call]:
         """The calls without those whose values nobody reads: side values of edges that are gone."""
@@ -246,6 +319,20 @@ class _Parts:
     def lives(self, number: int, live: Sequence[bool]) -> bool:
         """Whether any edge of an operation is live."""
         return any(live[edge] for edge in self.net.graph.operations[number].edges)
+
+    def widths(self, numbers: Sequence[int]) -> Tensor:
+        """A matrix (edges × n) by which live gates become what the memory of these operations depends on."""
+        columns = []
+        for number in numbers:
+            module, operation = self.net.edge_modules[number], self.net.graph.operations[number]
+            by_width = isinstance(module, Region) and operation.bundle and not module.picks
+            for place, axis in enumerate(operation.axes):
+                sizes = module.axes[place].sizes if by_width else ()
+                columns += [dict(zip(axis, sizes, strict=True))] if by_width else [{edge: 1} for edge in axis]
+        matrix = torch.zeros(len(self.net.graph.edges), len(columns), dtype=torch.float64)
+        for place, column in enumerate(columns):
+            matrix[list(column), place] = torch.tensor(list(column.values()), dtype=torch.float64)
+        return matrix
 
     def operation(self, number: int, keeps: Keeps, strides: Strides) -> Part:
         """What an operation does with these units on a value of this layout."""

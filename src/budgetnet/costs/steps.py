@@ -6,6 +6,7 @@ Units are the stem, every edge, the sum at every node but the source, and the he
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -112,7 +113,7 @@ class Steps(Cost):
     def _schedule(self, live: list[bool], priority: list[int]) -> Schedule:
         graph, units, edge_count = self.work, len(self.costs), len(self.work.edges)
         waiting = [1] * edge_count + [sum(live[e] for e in incoming) for incoming in graph.incoming] + [1]
-        unit_at = {place: unit for unit, place in enumerate(self.order)}
+        unit_at, followers = self._unit_at, self._all_followers
         starts = [0] * units
         ready = [priority[edge_count]]
         ticks = 0
@@ -125,12 +126,20 @@ class Steps(Cost):
                 running += self.costs[unit]
             for unit in begun:
                 starts[unit] = ticks + 1
-                for follower in self._followers(unit):
+                for follower in followers[unit]:
                     waiting[follower] -= 1
                     if waiting[follower] == 0 and (follower >= edge_count or live[follower]):
                         heappush(ready, priority[follower])
             ticks += running > 0
         return Schedule(ticks, tuple(starts))
+
+    @cached_property
+    def _unit_at(self) -> dict[int, int]:
+        return {place: unit for unit, place in enumerate(self.order)}
+
+    @cached_property
+    def _all_followers(self) -> list[tuple[int, ...]]:
+        return [self._followers(unit) for unit in range(len(self.costs))]
 
     def _followers(self, unit: int) -> tuple[int, ...]:
         graph, edge_count = self.work, len(self.work.edges)
