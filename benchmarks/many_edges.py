@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 
 import torch
@@ -60,9 +61,9 @@ def questions(net: SuperNetwork) -> Iterator[tuple[str, str, Question]]:
     for name, text in BUDGETS.items():
         anchor = check(profile(parse_all([text], net)))
         fresh = [parse_all([text], net) for _ in range(3)]
-        yield name, "profile", lambda b=fresh[0]: profile(b)
-        yield name, "start", lambda b=fresh[1], a=anchor: budgeted_start(b, net.graph, a)
-        yield name, "shrink and fill", lambda b=fresh[2]: shrunk_and_filled(net, b)
+        yield name, "profile", partial(profile, fresh[0])
+        yield name, "start", partial(budgeted_start, fresh[1], net.graph, anchor)
+        yield name, "shrink and fill", partial(shrunk_and_filled, net, fresh[2])
 
 
 def seconds(ask: Question) -> float:
@@ -101,8 +102,9 @@ def main() -> None:
     nets = [converted(blocks) for blocks in BLOCKS]
     small, large = (measured(net, options.repeats) for net in nets)
     edges = [len(net.graph.edges) for net in nets]
+    sizes = {str(count): found for count, found in zip(edges, (small, large), strict=True)}
     spread = {
-        f"{name} {what}".strip(): {str(n): summarise(found[name, what]) for n, found in zip(edges, (small, large), strict=True)}
+        f"{name} {what}".strip(): {count: summarise(found[name, what]) for count, found in sizes.items()}
         for name, what in large
     }
     write_answers("many_edges", answers(small, large), seeds=[0], edges=edges, cpu_seconds=spread)

@@ -5,16 +5,22 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from budgetnet.budgets.budget import Budget, parse_all, within_all
 from budgetnet.budgets.feasibility import check, profile
+from budgetnet.costs.base import FunctionCost
+from budgetnet.costs.meter import Meter
 from budgetnet.naming import own_names
 from budgetnet.network.distribution import EdgeDistribution
+from budgetnet.network.graph import Architecture, Edge, Graph
+from budgetnet.network.removal import lifetimes
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.strategies.local_search import Moves, local_search, samples
 from budgetnet.strategies.start import marginal_costs
-from tests.random_graphs import generator, random_gates, small_space
+from tests.random_graphs import examples, generator, graphs, random_gates, small_space, vector_networks
 from tests.small_runs import mlp
 
 BUDGETS = (["macs<=30%"], ["steps(2)<=70%"], ["macs<=60%", "params<=50%"], ["tests.small_runs:weigh<=7"])
@@ -51,6 +57,71 @@ def test_every_move_stays_within_the_budgets_and_live(net: SuperNetwork, texts: 
         for gates in (shrunk, filled, *([] if neighbour is None else [neighbour])):
             assert bool(within_all(budgets, gates[None])[0])
             assert torch.equal(net.graph.live(gates[None])[0], gates)
+
+
+def one_by_one(moves: Moves, gates: Tensor) -> Tensor:
+    """Drops edges in the order of preference and looks at the budgets after each, then adds in the other order."""
+    graph, order = moves.graph, moves.preference.argsort().tolist()
+    gates = graph.live(gates[None])[0]
+    for edge in order:
+        rest = gates.clone()
+        rest[edge] = False
+        rest = graph.live(rest[None])[0]
+        if not bool(within_all(moves.budgets, gates[None])[0]) and rest.any():
+            gates = rest
+    for edge in reversed(order):
+        more = gates.clone()
+        more[graph.ears(gates, [edge], moves.weights)[0]] = True
+        if bool(within_all(moves.budgets, more[None])[0]):
+            gates = more
+    return gates
+
+
+@given(vector_networks(), st.sampled_from(["macs<=60%", "params<=40%", "steps(2)<=80%"]), st.integers(0, 9))
+@examples(60)
+def test_many_edges_at_once_leave_as_much_as_one_by_one(net: SuperNetwork, text: str, seed: int) -> None:
+    moves, budgets = make(net, [text], seed)
+    expected = one_by_one(moves, net.graph.full.gates())
+    shrunk = moves.shrink(net.graph.full.gates())
+    if shrunk is None:
+        assert not bool(within_all(budgets, expected[None])[0])
+        return
+    filled = moves.fill(shrunk)
+    assert bool(within_all(budgets, filled[None])[0])
+    ours, theirs = budgets[0].meter.evaluate(torch.stack([filled, expected])).tolist()
+    assert ours >= 0.9 * theirs
+
+
+def test_a_thousand_edges_are_shrunk_with_few_questions() -> None:
+    """Two parallel edges between each two of 501 nodes, 250 must go: bisection asks about ten rows, not about 250."""
+    graph = Graph(Edge(f"{i}{name}", f"n{i}", f"n{i + 1}") for i in range(500) for name in "ab")
+    asked: list[int] = []
+
+    def count(architecture: Architecture) -> float:
+        asked.append(len(architecture))
+        return float(len(architecture))
+
+    meter = Meter(FunctionCost(graph, count, "edges"))
+    moves = Moves(graph, [Budget("edges<=750", meter, 750.0)], torch.arange(1000.0), [1.0] * 1000, generator(0))
+    shrunk = moves.shrink(graph.full.gates())
+    assert shrunk is not None
+    assert shrunk.tolist() == [i >= 500 or i % 2 == 1 for i in range(1000)]
+    assert len(asked) < 20
+
+
+@given(graphs(), st.integers(0, 99))
+@examples(60)
+def test_what_dies_with_an_edge_is_what_is_on_no_path(graph: Graph, seed: int) -> None:
+    order = torch.randperm(len(graph.edges), generator=generator(seed)).tolist()
+    survived, gates, drops = lifetimes(graph, graph.full.gates(), order), graph.full.gates(), 0
+    for edge in order:
+        rest = gates.clone()
+        rest[edge] = False
+        rest = graph.live(rest[None])[0]
+        if gates[edge] and rest.any():
+            gates, drops = rest, drops + 1
+            assert torch.equal(survived >= drops, gates)
+    assert int(survived.max()) == drops
 
 
 @pytest.mark.parametrize("texts", BUDGETS, ids=str)

@@ -141,13 +141,13 @@ def _descend(graph: Graph, objective: Callable[[Tensor], Tensor], gates: Tensor,
 
 
 def random_paths(graph: Graph, count: int, seed: int) -> list[Tensor]:
-    """Shortest paths under unit weights and under random ones."""
+    """Shortest paths under unit weights and under random ones; fixed edges are there anyway, so they weigh nothing."""
     generator = torch.Generator().manual_seed(seed)
     weights = [torch.ones(len(graph.edges))]
     weights += [torch.empty(len(graph.edges)).exponential_(generator=generator) for _ in range(count - 1)]
     rows = []
     for weight in weights:
         row = torch.zeros(len(graph.edges), dtype=torch.bool)
-        row[graph.shortest_path(weight.tolist())] = True
+        row[graph.shortest_path(torch.where(graph.fixed, 0.0, weight).tolist())] = True
         rows.append(row)
     return rows

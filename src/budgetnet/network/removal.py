@@ -58,8 +58,8 @@ def lifetimes(graph: Graph, live: Tensor, order: Sequence[int]) -> Tensor:
         order: The numbers of the edges, the first to go first.
 
     Returns:
-        For each edge the number of drops after which it is still there; the number of all drops for one that is there in
-        the end, −1 for one that was not live.
+        For each edge the number of drops after which it is still there: that of all drops for one that is there in the
+        end, −1 for one that was not live.
     """
     rest, fixed = _Rest(graph, live.nonzero().flatten().tolist()), graph.fixed.tolist()
     survived, drops = torch.full((len(graph.edges),), -1), 0

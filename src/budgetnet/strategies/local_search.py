@@ -63,8 +63,8 @@ class Moves:
     def shrink(self, gates: Tensor) -> Tensor | None:
         """Drops edges, least preferred first, until every budget holds; None if the last path is still too much.
 
-        Costs grow with the edges, so the number of drops is found by bisection. Where one does not, and the last path is
-        too much, the fewest drops after which the budgets hold are looked for.
+        Costs grow with the edges, so the number of drops is found by bisection. Where one does not, and the last path
+        is too much, the fewest drops after which the budgets hold are looked for.
         """
         gates = self.graph.live(gates[None])[0]
         survived = lifetimes(self.graph, gates, self._noisy(self.noise).argsort().tolist())
@@ -87,13 +87,17 @@ class Moves:
         order = [edge for edge in liked if not gates[edge] and not without[edge]]
         while order:
             rows = gates | self._additions(gates, self._tied(gates, order)).cumsum(0).bool()
-            taken = _first(lambda place: not self._fits(rows[place], without), -1, len(rows))
+            taken = self._taken(rows, without)
             left = order[taken:] if taken == len(rows) else order[taken + 1 :]
             gates = rows[taken - 1] if taken else gates
             order = [edge for edge in left if not gates[edge]]
             if order and taken < len(rows):
                 order = self._fitting(gates, order, without)
         return gates
+
+    def _taken(self, rows: Tensor, without: Tensor) -> int:
+        """How many of these rows, each with more edges than the one before, fit."""
+        return _first(lambda place: not self._fits(rows[place], without), -1, len(rows))
 
     def _tied(self, gates: Tensor, order: Sequence[int]) -> Sequence[int]:
         """The first edges that lie between live nodes, up to one that does not: with it, others may be tied anew."""
