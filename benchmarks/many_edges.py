@@ -1,6 +1,6 @@
 """Do sampling, feasibility, Γ's start and local search stay fast in a super network of 1,000 edges?
 
-Converted ResNets of 4 channels on 16×16 images, 24 and 99 blocks: about 250 and 1,000 edges. Each question is asked
+Converted ResNets of 8 channels on 16×16 images, 24 and 99 blocks: about 250 and 1,000 edges. Each question is asked
 under one budget, half of the full network's cost (peak memory: 90 %): 64 samples of Γ; the profile of the space; Γ's
 start; one shrink from the full network and the fill after it, with random preferences. Seconds are those that the
 process computed, so that a busy machine does not spoil them, of costs that have just been made and remember nothing.
@@ -41,7 +41,7 @@ Question = Callable[[], object]
 
 def converted(blocks: int) -> SuperNetwork:
     """A ResNet of three widths as a super network."""
-    return from_model(HandResNet(4, blocks), torch.zeros(2, 3, 16, 16))
+    return from_model(HandResNet(8, blocks), torch.zeros(2, 3, 16, 16))
 
 
 def shrunk_and_filled(net: SuperNetwork, budgets: list[Budget]) -> None:
