@@ -1,7 +1,7 @@
 """Makes the pictures in docs/: both spaces, full and found, and reports in a real browser.
 
     python tools/make_screenshots.py runs/demo runs/fabric
-    python tools/make_screenshots.py runs/demo runs/fabric --kinds --out /tmp/pictures
+    python tools/make_screenshots.py runs/demo runs/fabric --kinds --out pictures
 
 The first run searched a resnet-fabric, the second a neural-fabric. `--kinds` makes four reports instead, of a fabric, a
 model of one's own, a regression and a family of budgets, each wide, on a phone and in the dark; the small runs are made
