@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ PER_EXAMPLE = 0
 """Groups: one architecture per example, the paper's setting."""
 CLOSE = 0.9
 """A swap of rows between two processes must leave at most this share of the difference between their work."""
+SWAPS = 8
+"""At most: large batches are even without them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def evenly(work: Sequence[float], processes: Processes) -> list[int]:
     """The rows of this process, in their order, where every process has as many and about as much work.
 
     Rows are given to whoever has the least work, the largest first. The two with the most and the least then swap
-    rows as long as that helps.
+    rows while that helps.
 
     Args:
         work: Of every row; there are a multiple of the processes of them.
@@ -65,17 +68,17 @@ def evenly(work: Sequence[float], processes: Processes) -> list[int]:
     """
     most = len(work) // processes.count
     hands: list[list[int]] = [[] for _ in range(processes.count)]
-
-    def load(hand: list[int]) -> float:
-        return sum(work[row] for row in hand)
-
+    loads = [(0.0, hand) for hand in range(processes.count)]  # a heap of those that still take rows
     for row in sorted(range(len(work)), key=lambda row: -work[row]):
-        min((hand for hand in hands if len(hand) < most), key=load).append(row)
-    for _ in work:
-        full, free = max(hands, key=load), min(hands, key=load)
-        gap = load(full) - load(free)
-        pairs = [(abs(gap - 2 * (work[a] - work[b])), a, b) for a in full for b in free]
-        left, a, b = min(pairs, default=(gap, 0, 0))
+        load, hand = heappop(loads)
+        hands[hand].append(row)
+        if len(hands[hand]) < most:
+            heappush(loads, (load + work[row], hand))
+    for _ in range(SWAPS):
+        by_load = sorted(hands, key=lambda hand: sum(work[row] for row in hand))
+        free, full = by_load[0], by_load[-1]
+        gap = sum(work[row] for row in full) - sum(work[row] for row in free)
+        left, a, b = min((abs(gap - 2 * (work[a] - work[b])), a, b) for a in full for b in free)
         if left >= gap * CLOSE:
             break
         full[full.index(a)], free[free.index(b)] = b, a
