@@ -55,7 +55,7 @@ HOPELESS = 3.0
 WHOLE_SAMPLES = 16
 """Networks measured for the first fit if each is exported as a whole, which takes a second: a converted model's.
 
-Eight leave the costs of a ResNet's bundles open (15 % error on unseen networks), sixteen do not (6 %)."""
+Fewer leave the costs of a ResNet's bundles open; `benchmarks.predictor_error` has what these leave."""
 INT8_SAMPLES = 12
 """Networks measured for the first fit if each has to be quantised, which takes about a second."""
 DIFFERENCE = {"fp32": 1e-3, "int8": 0.2}
