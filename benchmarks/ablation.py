@@ -1,7 +1,8 @@
 """Which parts of the default recipe pay? Each is left out, with a Γ that hardly moves and with one that decides.
 
 The protocols are those of `benchmarks/_opponents.py`. Every variant is run with every seed, so that differences are
-paired; the file is written after each seed. `entropy` is that of Γ at the end of the search, in bits an edge.
+paired. The file is written after each run, and what it has is not run again. `entropy` is that of Γ at the end of the
+search, in bits an edge; `used` is the mean cost of Γ's samples then, as a share of the budget.
 
     python -m benchmarks.ablation --data-root DATA [--protocol resnet] [--shares 0.3] [--seeds 0,1,2,3,4]
         [--variants default,race alone,…] [--epochs 16] [--out FOLDER]
@@ -10,11 +11,12 @@ paired; the file is written after each seed. `entropy` is that of Γ at the end 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks._common import numbers, shares, summarise, write_result
+from benchmarks._common import RESULTS, numbers, save_result, shares, summarise
 from benchmarks._opponents import Opponents, Table, add_protocol
 from benchmarks.quality import difference
 from budgetnet.records.folder import RunFolder
@@ -23,6 +25,7 @@ from budgetnet.strategies.named import choose
 from budgetnet.strategies.policy import default_rate
 from budgetnet.strategies.recipes import Recipe
 
+DEFAULT = "default"
 DECIDES = 16
 """Times the usual rate of Γ, at which it becomes deterministic within the search."""
 BATCHES = 30_000 // 128
@@ -32,8 +35,11 @@ WITHOUT: Mapping[str, str] = {
     "without race": "racers=1",
     "without local search": "candidates=6",
     "without random racers": "random_racers=0",
+    "samples race": "candidates=6,random_racers=0",
 }
 """Settings that leave a part of the recipe out."""
+LAST = 50
+"""Steps at the end of a search over which the cost of samples is averaged."""
 ALONE = "warmup_epochs=0,search_epochs=0,candidates=6,random_racers=4"
 """A race of random samples: no Γ, no shared weights, no local search."""
 
@@ -43,7 +49,7 @@ def variants(epochs: float) -> dict[str, str]:
     usual = choose("fast", epochs, "classification")
     assert isinstance(usual, Recipe)
     rate = f"policy_lr={DECIDES * default_rate(round(usual.search_epochs * BATCHES)):.5f}"
-    found = {"default": "fast", "race alone": f"fast:{ALONE}"}
+    found = {DEFAULT: "fast", "race alone": f"fast:{ALONE}"}
     for name, settings in WITHOUT.items():
         if name:
             found[name] = f"fast:{settings}"
@@ -66,28 +72,57 @@ class Ablation:
         (row,) = self.opponents.sweep(name, [run], test_all=True)
         folder = self.opponents.out / name / row["run"]
         records, _ = read(folder / "records.jsonl")
-        seen = [r.values["entropy"] for r in records if r.phase == "search" and "entropy" in r.values]
-        phases = dict(RunFolder(folder).summary().phases)
+        seen = [r.values for r in records if r.phase == "search"]
         kept = {key: row[key] for key in ("seed", "macs", "validation", "test", "seconds")}
-        return {**kept, "phases": phases, "entropy": seen[-1] if seen else None}
+        return {
+            **kept,
+            "recipe": recipe,
+            "phases": dict(RunFolder(folder).summary().phases),
+            "entropy": next((values["entropy"] for values in reversed(seen) if "entropy" in values), None),
+            "used": _used(seen),
+        }
+
+
+def _used(seen: Sequence[Mapping[str, Any]]) -> float | None:
+    """The mean cost of the samples of the last steps, as a share of the budget."""
+    shares = [values["cost/macs"] / values["target/macs"] for values in seen if "target/macs" in values]
+    last = shares[-LAST:]
+    return sum(last) / len(last) if last else None
 
 
 def compared(tables: Mapping[str, Table], recipes: Mapping[str, str]) -> dict[str, Any]:
-    """Test accuracy of every variant in percent, and the default's differences to it in points."""
-    ours = [row["test"] for row in tables["default"]]
+    """Test accuracy of every variant in percent, and its differences to the default in points, seed by seed."""
+    first = {row["seed"]: row["test"] for row in tables[DEFAULT]}
     found = {}
-    for name, rows in tables.items():
-        theirs = [row["test"] for row in rows]
+    for name in recipes:
+        rows = [row for row in tables.get(name, ()) if row["seed"] in first]
+        if not rows:
+            continue
         found[name] = {
             "recipe": recipes[name],
-            "test": summarise(100 * value for value in theirs),
+            "test": summarise(100 * row["test"] for row in rows),
             "seconds": summarise(row["seconds"] for row in rows),
-            "this_minus_default": difference(theirs, ours, paired=True),
+            "this_minus_default": difference(
+                [row["test"] for row in rows], [first[row["seed"]] for row in rows], paired=True
+            ),
         }
-        sure = [row["entropy"] for row in rows if row["entropy"] is not None]
-        if sure:
-            found[name]["entropy"] = summarise(sure)
+        for key in ("entropy", "used"):
+            known = [row[key] for row in rows if row.get(key) is not None]
+            if known:
+                found[name][key] = summarise(known)
     return found
+
+
+def kept_rows(file: str, recipes: Mapping[str, str]) -> dict[str, Table]:
+    """The rows of an earlier run by variant, those of the same recipe."""
+    path = RESULTS / file
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    said = {name: about["recipe"] for name, about in before.get("variants", {}).items()}
+    rows = before.get("tables", {})
+    return {
+        name: [row for row in rows.get(name, ()) if row.get("recipe", said.get(name)) == recipe]
+        for name, recipe in recipes.items()
+    }
 
 
 def main() -> None:
@@ -102,21 +137,23 @@ def main() -> None:
     opponents = Opponents.given(given)
     opponents = replace(opponents, protocol=replace(opponents.protocol, epochs=given.epochs))
     recipes = variants(given.epochs)
-    if given.variants:
-        recipes = {name: recipes[name] for name in dict.fromkeys(["default", *given.variants.split(",")])}
+    asked = given.variants.split(",") if given.variants else list(recipes)
     for share in given.shares:
-        ablation, tables = Ablation(opponents, share), {name: Table() for name in recipes}
+        variant = f"{given.protocol}_{100 * share:.0f}_{given.epochs:g}"
+        ablation, tables = Ablation(opponents, share), kept_rows(f"ablation_{variant}.json", recipes)
         for seed in given.seeds:
-            for name, recipe in recipes.items():
-                tables[name].append(ablation.row(name, recipe, seed))
-            result = {
-                "protocol": f"{opponents.protocol}; accuracies in percent",
-                "seeds": given.seeds[: len(tables["default"])],
-                "share": share,
-                "variants": compared(tables, recipes),
-                "tables": tables,
-            }
-            write_result("ablation", result, variant=f"{given.protocol}_{100 * share:.0f}_{given.epochs:g}")
+            for name in dict.fromkeys([DEFAULT, *asked]):
+                if any(row["seed"] == seed for row in tables[name]):
+                    continue
+                tables[name].append(ablation.row(name, recipes[name], seed))
+                result = {
+                    "protocol": f"{opponents.protocol}; accuracies in percent",
+                    "share": share,
+                    "variants": compared(tables, recipes),
+                    "tables": tables,
+                }
+                save_result("ablation", result, variant=variant)
+                print(f"{variant}, seed {seed}, {name}: {100 * tables[name][-1]['test']:.2f} %", flush=True)
 
 
 if __name__ == "__main__":
