@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmarks._common import RESULTS, add_data_root, numbers, pin_threads, save_result, shares
-from benchmarks.trained import faces, latency, macs, ours, sentences, table
+from benchmarks.trained import faces, gamma, latency, macs, ours, sentences, table
 from benchmarks.trained.ledger import Ledger
 from benchmarks.trained.study import Protocol, Study
 
@@ -40,6 +40,7 @@ Run = Callable[[Study, Sequence[float], Sequence[int], Sequence[str]], None]
 PARTS: dict[str, tuple[Run, Sequence[float], Sequence[str]]] = {
     "macs": (macs.run, macs.SHARES, macs.CONTESTANTS),
     "latency": (latency.run, latency.LIMITS, latency.CONTESTANTS),
+    "gamma": (gamma.run, (0.3,), gamma.LEARNERS),
     "faces": (faces.run, (0.5,), ()),
     "sentences": (sentences.run, (0.5,), ()),
     "large": (large, (0.5,), ("ours",)),
@@ -66,6 +67,7 @@ def write(study: Study) -> None:
             "full": {str(entry["seed"]): {part: entry[part] for part in ("validation", "test")} for entry in full},
             "tuned": TUNED,
             **tables,
+            "gamma": gamma.compared(study),
             "faces": faces.compared(study),
             "sentences": beside,
             "large": [{name: entry.get(name) for name in LARGE_COLUMNS} for entry in whole],

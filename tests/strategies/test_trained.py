@@ -18,7 +18,7 @@ from budgetnet.strategies.named import choose
 from budgetnet.strategies.runner import Runner
 from budgetnet.strategies.start import IMPORTANT, importance_start, marginal_costs, needed_units
 from budgetnet.strategies.state import DONE
-from budgetnet.strategies.trained import TrainedRecipe, Worth, knapsacks
+from budgetnet.strategies.trained import TrainedRecipe, Worth, knapsack, narrowed
 from budgetnet.strategies.widths import random_widths, uniform_widths
 from budgetnet.training.distillation import DistilledStep, Teacher
 from budgetnet.training.evaluation import evaluate
@@ -48,7 +48,7 @@ def test_gamma_starts_at_importance_per_cost_with_the_budget_met_in_the_mean() -
         gates = start.distribution(net.graph).sample(400, torch.Generator().manual_seed(5), connected=True).gates
         mean = float(budgets[0].meter.evaluate(gates).mean()) / budgets[0].maximum
         assert 0.75 < mean < 1.05, text
-        worth = found.edges / marginal_costs(budgets, net.graph).clamp_min(1e-9)
+        worth = found.edges.sqrt() / marginal_costs(budgets, net.graph).clamp_min(1e-9)
         free = ~(net.graph.fixed | needed_units(net.graph, found.edges))
         order = worth[free].argsort()
         assert bool((start.logits[free][order].diff() >= 0).all()), "the more important for its cost, the likelier"
@@ -100,9 +100,9 @@ def test_the_candidates_include_knapsacks_uniform_and_random_widths() -> None:
         seen.append(gates.numpy().tobytes())
         return float(len(seen))
 
-    Worth().rank(candidates, [], state.fallback.gates(), score, 1)
+    Worth().rank(candidates, [], state.fallback.gates(), score, 8)
     moves = candidates.moves("widths")
-    wanted = [*knapsacks(candidates), uniform_widths(moves), random_widths(moves)]
+    wanted = [knapsack(candidates), narrowed(candidates), uniform_widths(moves), random_widths(moves)]
     for gates in wanted:
         assert gates is not None
         assert state.net.graph.live(gates[None])[0].numpy().tobytes() in seen

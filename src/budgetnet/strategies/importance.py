@@ -137,7 +137,7 @@ def gate_gradients(net: SuperNetwork, task: Task, batch: Batch) -> dict[Place, T
     """
     inputs, targets = batch
     count = rows(inputs)
-    with _gated(net, count) as gates, torch.enable_grad():
+    with gated(net, count) as gates, torch.enable_grad():
         loss = task.group_losses(task.outputs(net, inputs), targets, 1).mean()
         known = list(gates)
         found = torch.autograd.grad(loss * count, [gates[place] for place in known], allow_unused=True)
@@ -149,8 +149,19 @@ def gate_gradients(net: SuperNetwork, task: Task, batch: Batch) -> dict[Place, T
 
 
 @contextmanager
-def _gated(net: SuperNetwork, examples: int) -> Iterator[dict[Place, Tensor]]:
-    """A gate of 1 for every example on each block and branch, as long as the context lasts."""
+def gated(
+    net: SuperNetwork, examples: int, values: Callable[[Place], Tensor] | None = None
+) -> Iterator[dict[Place, Tensor]]:
+    """A gate for every example on each block and branch, as long as the context lasts.
+
+    Args:
+        net: The super network.
+        examples: How many examples will pass.
+        values: Of the gates of a place (examples × blocks); 1 if not given.
+
+    Yields:
+        The gates, which take gradients.
+    """
     gates: dict[Place, Tensor] = {}
     hooks: list[Any] = []
     device = next((parameter.device for parameter in net.parameters()), torch.device("cpu"))
@@ -159,11 +170,12 @@ def _gated(net: SuperNetwork, examples: int) -> Iterator[dict[Place, Tensor]]:
         if operation.bundle:
             assert isinstance(module, Region)
             for axis in range(len(module.axes)):
-                gate = torch.ones(examples, module.axes[axis].blocks, device=device, requires_grad=True)
-                gates[number, axis] = gate
+                made = torch.ones(examples, module.axes[axis].blocks) if values is None else values((number, axis))
+                gate = gates[number, axis] = made.to(device).requires_grad_()
                 hooks += [hook(gate) for hook in _places(module, axis)]
         elif not bool(net.graph.fixed[operation.edges[0]]):
-            gate = gates[number, 0] = torch.ones(examples, 1, device=device, requires_grad=True)
+            made = torch.ones(examples, 1) if values is None else values((number, 0))
+            gate = gates[number, 0] = made.to(device).requires_grad_()
             hooks.append(module.register_forward_hook(partial(_gate_branch, gate)))
     try:
         yield gates

@@ -17,11 +17,11 @@ from budgetnet.data.feeds import Batch, Feed
 from budgetnet.data.nested import rows
 from budgetnet.errors import UserError
 from budgetnet.naming.files import read_bytes, write_file
-from budgetnet.network.graph import Architecture
+from budgetnet.network.graph import Architecture, Graph
 from budgetnet.strategies import recipes
 from budgetnet.strategies.candidates import NOISE, Candidates, Chooser
 from budgetnet.strategies.importance import Importance, measure
-from budgetnet.strategies.local_search import FIRST_SHARE, Candidate, Score, local_search, samples
+from budgetnet.strategies.local_search import Candidate, Score, Scored, samples, start_population
 from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase, Search
 from budgetnet.strategies.race import Race, field_of
 from budgetnet.strategies.racing import RunRace
@@ -35,6 +35,10 @@ from budgetnet.training.trainer import Trainer
 
 RANDOM_WIDTHS = 2
 """Networks of random widths among the candidates."""
+LOOKED_AT = 8
+"""Candidates that are scored on inherited weights: those that always are, and some samples of Γ."""
+LEAST_SHARE = 2 / 3
+"""Of the budgets that a network with something of every layer may cost for narrowing to be enough."""
 EPOCHS = 8.0
 """Of the whole training by default: the weights are trained already."""
 
@@ -85,9 +89,10 @@ class MeasureImportance:
 
 
 class Worth:
-    """The chooser for trained weights: a knapsack on importance and cost, samples of Γ, uniform and random widths.
+    """The chooser for trained weights: knapsacks on importance and cost, Γ's mode and samples, uniform, random widths.
 
-    Local search then climbs from the best of them.
+    The narrowed network comes first where narrowing is enough: those without some branch lose less at once, and look
+    better on inherited weights and in a short race, but training gives a narrow branch back more than a missing one.
     """
 
     def rank(
@@ -96,58 +101,93 @@ class Worth:
         """See `Chooser`."""
         always = list(self.always(candidates))
         drawn = samples(candidates.learned, candidates.moves("starts", NOISE), evaluations)
-        count = max(evaluations, FIRST_SHARE * len(always))
-        return local_search(candidates.moves(), itertools.chain(always, seen, drawn), fallback, score, count)
+        scored = Scored(score, evaluations)
+        start_population(candidates.moves(), itertools.chain(always, seen, drawn), fallback, scored, evaluations)
+        first = narrowed(candidates) if narrow_enough(candidates) else None
+        return sorted(scored.ranked, key=lambda one: first is None or not torch.equal(one.gates, first))
 
     def always(self, candidates: Candidates) -> Iterator[Tensor]:
         """The candidates that are always looked at: two knapsacks, Γ's mode, uniform and random widths."""
-        yield from (gates for gates in knapsacks(candidates) if gates is not None)
-        yield candidates.learned.mode().gates()
         moves = candidates.moves("widths")
         widths = [uniform_widths(moves), *(random_widths(moves) for _ in range(RANDOM_WIDTHS))]
+        yield from (gates for gates in (narrowed(candidates), knapsack(candidates)) if gates is not None)
+        yield candidates.learned.mode().gates()
         yield from (gates for gates in widths if gates is not None)
 
 
-def knapsacks(candidates: Candidates) -> list[Tensor | None]:
-    """Greedy knapsacks: edges of the least importance per cost are dropped first, with whole branches and without.
+def knapsack(candidates: Candidates, kept: Tensor | None = None) -> Tensor | None:
+    """A greedy knapsack: edges of the least importance per cost are dropped first.
 
-    The importance of a whole branch is a guess about a large change, so that both are looked at.
+    Args:
+        candidates: What is known.
+        kept: A mask of edges that are dropped last, if any.
+
+    Returns:
+        Gates within the budgets; None if there are none.
     """
     assert candidates.importance is not None
     graph = candidates.graph
     worth = importance_per_cost(candidates.budgets, graph, candidates.importance)
-    units = torch.tensor([edge.bundle is not None for edge in graph.edges])
-    found = []
-    for preference in (worth, torch.where(units, worth, float(worth.max()) + 1)):
-        moves = candidates.moves(preference=preference)
-        gates = moves.shrink(graph.full.gates())
-        found.append(None if gates is None else moves.fill(gates))
-    return found
+    preference = worth if kept is None else torch.where(kept, float(worth.max()) + 1, worth)
+    moves = candidates.moves(preference=preference)
+    gates = moves.shrink(graph.full.gates())
+    return None if gates is None else moves.fill(gates)
+
+
+def something_of_all(graph: Graph) -> Tensor:
+    """The mask of every branch and of the first unit of every bundle."""
+    first = {units[0] for units in graph.bundles.values()}
+    return torch.tensor([edge.bundle is None or place in first for place, edge in enumerate(graph.edges)])
+
+
+def narrowed(candidates: Candidates) -> Tensor | None:
+    """The knapsack that drops no branch and leaves every bundle a unit, as far as the budgets allow."""
+    return knapsack(candidates, something_of_all(candidates.graph))
+
+
+def narrow_enough(candidates: Candidates) -> bool:
+    """Whether the budgets can be met by narrowing alone, with a share of them left to choose by importance."""
+    least = something_of_all(candidates.graph)[None]
+    return all(float(b.meter.evaluate(least)[0]) <= LEAST_SHARE * b.maximum for b in candidates.budgets)
 
 
 @dataclass(frozen=True)
 class ChooseInherited(Choose):
-    """Ranks architectures with their inherited weights. Uniform widths always race."""
+    """Ranks architectures with their inherited weights.
+
+    The narrowed network and uniform widths always race; the others only where narrowing is not enough (see `Worth`).
+    """
 
     chooser: Chooser = field(default_factory=Worth)
 
     def field(self, state: SearchState, candidates: Candidates, ranked: Sequence[Architecture]) -> list[Tensor]:
         """See `Choose`."""
-        weights = relative_costs(candidates.budgets, candidates.graph)
-        uniform = uniform_widths(candidates.moves("widths"))
-        held = None if uniform is None else candidates.trimmed(candidates.graph.architecture(uniform))
-        beside = [] if held is None else [held.live().gates()]
+        assert state.inherited is not None
+        weights, moves = relative_costs(candidates.budgets, candidates.graph), candidates.moves("widths")
+        held = [self._held(candidates, gates) for gates in (narrowed(candidates), uniform_widths(moves))]
+        state.inherited.uniform = held[1]
+        beside = _distinct([row for row in held if row is not None])
+        if narrow_enough(candidates) and beside:
+            return beside
         chosen = field_of([a.live().gates() for a in ranked], weights, self.racers, beside)
-        kept = [candidates.trimmed(candidates.graph.architecture(gates)) for gates in chosen[len(beside) :]]
-        if state.inherited is not None and beside:
-            state.inherited.uniform = beside[0]
-        racers = [a.live().gates() for a in dict.fromkeys(kept) if a is not None]
-        return [*racers, *(row for row in beside if not any(torch.equal(row, other) for other in racers))]
+        others = [self._held(candidates, gates) for gates in chosen[len(beside) :]]
+        return _distinct([*(row for row in others if row is not None), *beside])
+
+    @staticmethod
+    def _held(candidates: Candidates, gates: Tensor | None) -> Tensor | None:
+        """The live gates of an architecture that holds every budget by evidence, with edges dropped if need be."""
+        held = None if gates is None else candidates.trimmed(candidates.graph.architecture(gates))
+        return None if held is None else held.live().gates()
 
     def origin(self, state: SearchState, ranked: Sequence[Architecture], gates: Tensor) -> str:
         """See `Choose`; uniform widths are said as such, whoever else proposed them."""
         uniform = None if state.inherited is None else state.inherited.uniform
         return "uniform" if uniform is not None and torch.equal(gates, uniform) else "search"
+
+
+def _distinct(rows: Sequence[Tensor]) -> list[Tensor]:
+    """Rows of gates without repetitions, in their order."""
+    return list({row.numpy().tobytes(): row for row in rows}.values())
 
 
 @dataclass(frozen=True)
@@ -228,8 +268,9 @@ def trained(epochs: float = EPOCHS) -> TrainedRecipe:
         "trained",
         warmup_epochs=0.0,
         search_epochs=0.0,
-        racers=2,
-        race_epochs=epochs / 16,
+        candidates=LOOKED_AT,
+        racers=3,
+        race_epochs=epochs / 32,
         finish_epochs=epochs,
         weights=Optimization(lr=0.1),
     )
