@@ -263,7 +263,7 @@ def test_estimates_grow_with_what_is_computed() -> None:
     assert work[resnet_20] == 2_589_504 * 10_000 * 24
     one = {resnet_20: runs[resnet_20]}
     seconds = estimated(one, small)
-    assert seconds > 1
+    assert 1 < seconds < 1800, "what a short probe spends on files and certificates does not count"
     assert estimated({resnet_20: replace(runs[resnet_20], epochs=48)}, small) == pytest.approx(2 * seconds)
     assert SCALES == ("reduced", "full")
 

@@ -280,7 +280,10 @@ def test_only_the_default_recipe_races() -> None:
     assert fast().races
     assert not paper().keeps_initial_weights
     assert not fast().alone().races
-    assert math.isclose(fast(32).race_epochs, 2 * fast(16).race_epochs)
+    assert math.isclose(fast(16).race_epochs, 2 * fast(8).race_epochs)
+    for epochs in (32, 64, 300):
+        assert fast(epochs).epochs - epochs == fast(16).epochs - 16, "the search does not grow with the training"
+    assert fast(64).epochs <= 1.2 * 64
     assert (paper().epochs, fast(9).alone().epochs) == (300, 9)
     assert fast(16).epochs == pytest.approx(0.25 + 1.25 + 4 * 1 + 2 * 2 + 13)
     assert replace(fast(16), final_epochs=0).epochs == replace(fast(16), finalists=1).epochs

@@ -28,6 +28,8 @@ RISE = 0.2
 """The share of a cycle in which the learning rate rises, from fresh weights."""
 INHERITED_RISE = 0.05
 """The same where the weights are inherited and need no gentle beginning."""
+EPOCHS = 16.0
+"""Of the result alone, by default."""
 LEAST_CANDIDATES = 6
 """Architectures that are scored on shared weights at least, however short the run."""
 TIME_SHARES = {"warm-up": 0.02, "search": 0.12, "choose": 0.15, "race": 0.38, "finish": 0.92}
@@ -139,7 +141,7 @@ class Recipe:
         weights: How weights are trained.
         policy_lr: Γ's learning rate; None is small enough for noise to move Γ little, whatever the search's length.
         candidates: Architectures that are scored on shared weights at most; fewer if they would take more than
-            `choose_share` of the finish's compute.
+            `choose_share` of the finish's compute, of which `EPOCHS` count at most.
         choose_share: See `candidates`.
         choose_examples: Validation examples that each is scored on.
         racers: Candidates that race; 1 for no race.
@@ -257,7 +259,7 @@ class Recipe:
     def evaluations(self, train: Feed) -> int:
         """Architectures that may be scored for a finish of this length. A forward pass is a third of a step."""
         images = self.choose_examples + RECALIBRATION_BATCHES * self.batch_size
-        allowed = self.choose_share * steps_of(self.finish_epochs, train) * self.batch_size / (images / 3)
+        allowed = self.choose_share * steps_of(min(self.finish_epochs, EPOCHS), train) * self.batch_size / (images / 3)
         return max(LEAST_CANDIDATES, min(self.candidates, int(allowed)))
 
     def phases(self, train: Feed, seed: int, fixed: bool = False) -> tuple[Phase, ...]:
@@ -285,23 +287,25 @@ OPTIONS = (*(f.name for f in fields(Recipe) if f.name not in NOT_OPTIONS), *WEIG
 """Settings that a user may write behind the name of the recipe."""
 
 
-def fast(epochs: float = 16) -> Recipe:
+def fast(epochs: float = EPOCHS) -> Recipe:
     """The default recipe.
 
     Args:
-        epochs: Of the result alone, its race included; everything else is in proportion.
+        epochs: Of the result alone, its race included. What is spent on finding it is in proportion up to the default
+            number of epochs, and does not grow beyond it: a longer search finds no better networks.
 
     Returns:
         The recipe.
     """
+    unit = min(epochs, EPOCHS) / EPOCHS
     return Recipe(
         "fast",
-        warmup_epochs=epochs * 0.25 / 16,
-        search_epochs=epochs * 1.25 / 16,
+        warmup_epochs=0.25 * unit,
+        search_epochs=1.25 * unit,
         racers=4,
         random_racers=2,
-        race_epochs=epochs * 1 / 16,
+        race_epochs=unit,
         finalists=2,
-        final_epochs=epochs * 2 / 16,
+        final_epochs=2 * unit,
         finish_epochs=epochs,
     )
