@@ -141,7 +141,7 @@ class Recipe:
         weights: How weights are trained.
         policy_lr: Γ's learning rate; None is small enough for noise to move Γ little, whatever the search's length.
         candidates: Architectures that are scored on shared weights at most; fewer if they would take more than
-            `choose_share` of the finish's compute, of which `EPOCHS` count at most.
+            `choose_share` of the finish's compute.
         choose_share: See `candidates`.
         choose_examples: Validation examples that each is scored on.
         racers: Candidates that race; 1 for no race.
@@ -259,7 +259,7 @@ class Recipe:
     def evaluations(self, train: Feed) -> int:
         """Architectures that may be scored for a finish of this length. A forward pass is a third of a step."""
         images = self.choose_examples + RECALIBRATION_BATCHES * self.batch_size
-        allowed = self.choose_share * steps_of(min(self.finish_epochs, EPOCHS), train) * self.batch_size / (images / 3)
+        allowed = self.choose_share * steps_of(self.finish_epochs, train) * self.batch_size / (images / 3)
         return max(LEAST_CANDIDATES, min(self.candidates, int(allowed)))
 
     def phases(self, train: Feed, seed: int, fixed: bool = False) -> tuple[Phase, ...]:
