@@ -103,7 +103,8 @@ def credits(net: SuperNetwork, task: Task, batch: Batch, gates: Tensor) -> Tenso
     credit = torch.zeros(len(net.graph.edges), dtype=torch.float64)
     for place, gradient in zip(places, found, strict=True):
         operation, module = net.graph.operations[place[0]], net.edge_modules[place[0]]
-        if isinstance(module, Region):
+        if operation.bundle:
+            assert isinstance(module, Region)
             gradient = unit_gradients(gradient, torch.arange(gradient.shape[1]), module.axes[place[1]])
         credit[list(operation.axes[place[1]])] = 0.5 * gradient.double().square().mean(0)
     return credit
@@ -113,8 +114,9 @@ def _mask(net: SuperNetwork, place: Place, gates: Tensor) -> Tensor:
     """The gates of the blocks of a place (examples × blocks), from those of its units."""
     operation, module = net.graph.operations[place[0]], net.edge_modules[place[0]]
     units = gates[:, list(operation.axes[place[1]])].float()
-    if not isinstance(module, Region):
+    if not operation.bundle:
         return units
+    assert isinstance(module, Region)
     return units.repeat_interleave(torch.tensor(module.axes[place[1]].sizes), 1)
 
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from budgetnet import from_model
 from budgetnet.network.slices import Region
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.strategies.importance import gate_gradients, measure, taylor, unit_gradients
+from budgetnet.strategies.importance import Place, gate_gradients, gated, measure, taylor, unit_gradients
 from budgetnet.training.tasks import Task
 from tests.models import BasicBlock, ResNet
 
@@ -121,3 +121,27 @@ def test_where_the_loss_is_linear_importance_is_what_dropping_a_unit_does() -> N
             gates[edge] = False
             change = (net(x, gates)[:, 0] - full).detach().square().mean()
             assert float(found.edges[edge]) == pytest.approx(float(change), rel=1e-4)
+
+
+def test_a_network_masked_by_gates_computes_what_the_architecture_computes(
+    net: SuperNetwork, images: tuple[Tensor, Tensor]
+) -> None:
+    net.eval()
+    x, _ = images
+    graph = net.graph
+    for seed in range(4):
+        row = torch.rand(len(graph.edges), generator=torch.Generator().manual_seed(seed)) < 0.6
+        row |= graph.fixed
+
+        def values(place: Place, row: Tensor = row) -> Tensor:
+            operation, module = graph.operations[place[0]], net.edge_modules[place[0]]
+            units = row[list(operation.axes[place[1]])].float()
+            if operation.bundle:
+                assert isinstance(module, Region)
+                units = units.repeat_interleave(torch.tensor(module.axes[place[1]].sizes))
+            return units.expand(len(x), -1).clone()
+
+        with gated(net, len(x), values), torch.no_grad():
+            masked = net(x)
+        with torch.no_grad():
+            assert torch.allclose(masked, net(x, row[None]), atol=1e-6)
