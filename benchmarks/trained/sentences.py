@@ -29,9 +29,9 @@ from budgetnet.training.metrics import Metric
 PART = "sentences"
 PACKAGES = ("numpy", "scipy", "sklearn", "torch", "dask", "distributed", "PIL", "hypothesis", "mkdocs")
 """Beside the standard library."""
-LENGTH, BATCH, LR, EPOCHS = 32, 32, 5e-4, 4.0
+LENGTH, BATCH, LR, EPOCHS = 32, 32, 5e-4, 8.0
 """Tokens of a sentence at most, sentences in a batch, the largest learning rate (AdamW), epochs."""
-TRAINED, HELD, PAIRS = 24_000, 1000, 20_000
+TRAINED, HELD, PAIRS = 30_000, 1000, 20_000
 """Sentences that are learned from, of validation and of test data each, and pairs of the latter."""
 BAR = 0.95
 PARTS = ("test", "validation")

@@ -100,7 +100,7 @@ def test_the_candidates_include_knapsacks_uniform_and_random_widths() -> None:
         seen.append(gates.numpy().tobytes())
         return float(len(seen))
 
-    Worth().rank(candidates, [], state.fallback.gates(), score, 8)
+    Worth().rank(candidates, [], state.fallback.gates(), score, 1)
     moves = candidates.moves("widths")
     wanted = [knapsack(candidates), narrowed(candidates), uniform_widths(moves), random_widths(moves)]
     for gates in wanted:

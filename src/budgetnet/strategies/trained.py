@@ -21,7 +21,15 @@ from budgetnet.network.graph import Architecture, Graph
 from budgetnet.strategies import recipes
 from budgetnet.strategies.candidates import NOISE, Candidates, Chooser
 from budgetnet.strategies.importance import Importance, measure
-from budgetnet.strategies.local_search import Candidate, Score, Scored, samples, start_population
+from budgetnet.strategies.local_search import (
+    FIRST_SHARE,
+    Candidate,
+    Score,
+    Scored,
+    local_search,
+    samples,
+    start_population,
+)
 from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase, Search
 from budgetnet.strategies.race import Race, field_of
 from budgetnet.strategies.racing import RunRace
@@ -35,8 +43,6 @@ from budgetnet.training.trainer import Trainer
 
 RANDOM_WIDTHS = 2
 """Networks of random widths among the candidates."""
-LOOKED_AT = 8
-"""Candidates that are scored on inherited weights: those that always are, and some samples of Γ."""
 LEAST_SHARE = 2 / 3
 """Of the budgets that a network with something of every layer may cost for narrowing to be enough."""
 EPOCHS = 8.0
@@ -91,20 +97,23 @@ class MeasureImportance:
 class Worth:
     """The chooser for trained weights: knapsacks on importance and cost, Γ's mode and samples, uniform, random widths.
 
-    The narrowed network comes first where narrowing is enough: those without some branch lose less at once, and look
+    Where narrowing is enough, the narrowed network comes first: those without some branch lose less at once, and look
     better on inherited weights and in a short race, but training gives a narrow branch back more than a missing one.
+    Where branches have to go, local search on inherited weights finds out which.
     """
 
     def rank(
         self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
     ) -> list[Candidate]:
         """See `Chooser`."""
-        always = list(self.always(candidates))
-        drawn = samples(candidates.learned, candidates.moves("starts", NOISE), evaluations)
-        scored = Scored(score, evaluations)
-        start_population(candidates.moves(), itertools.chain(always, seen, drawn), fallback, scored, evaluations)
-        first = narrowed(candidates) if narrow_enough(candidates) else None
-        return sorted(scored.ranked, key=lambda one: first is None or not torch.equal(one.gates, first))
+        always, moves = list(self.always(candidates)), candidates.moves()
+        if not narrow_enough(candidates):
+            drawn = samples(candidates.learned, candidates.moves("starts", NOISE), evaluations)
+            count = max(evaluations, FIRST_SHARE * len(always))
+            return local_search(moves, itertools.chain(always, seen, drawn), fallback, score, count)
+        scored = Scored(score, len(always))
+        start_population(moves, always, fallback, scored, len(always))
+        return sorted(scored.ranked, key=lambda one: not torch.equal(one.gates, always[0]))
 
     def always(self, candidates: Candidates) -> Iterator[Tensor]:
         """The candidates that are always looked at: two knapsacks, Γ's mode, uniform and random widths."""
@@ -155,7 +164,7 @@ def narrow_enough(candidates: Candidates) -> bool:
 class ChooseInherited(Choose):
     """Ranks architectures with their inherited weights.
 
-    The narrowed network and uniform widths always race; the others only where narrowing is not enough (see `Worth`).
+    Uniform widths always race: against the narrowed network, or the best ones where narrowing is not enough.
     """
 
     chooser: Chooser = field(default_factory=Worth)
@@ -163,13 +172,11 @@ class ChooseInherited(Choose):
     def field(self, state: SearchState, candidates: Candidates, ranked: Sequence[Architecture]) -> list[Tensor]:
         """See `Choose`."""
         assert state.inherited is not None
-        weights, moves = relative_costs(candidates.budgets, candidates.graph), candidates.moves("widths")
-        held = [self._held(candidates, gates) for gates in (narrowed(candidates), uniform_widths(moves))]
-        state.inherited.uniform = held[1]
-        beside = _distinct([row for row in held if row is not None])
-        if narrow_enough(candidates) and beside:
-            return beside
-        chosen = field_of([a.live().gates() for a in ranked], weights, self.racers, beside)
+        graph, uniform = candidates.graph, self._held(candidates, uniform_widths(candidates.moves("widths")))
+        state.inherited.uniform = uniform
+        beside = [] if uniform is None else [uniform]
+        best = [a.live().gates() for a in ranked[: 1 if narrow_enough(candidates) else None]]
+        chosen = field_of(best, relative_costs(candidates.budgets, graph), self.racers, beside)
         others = [self._held(candidates, gates) for gates in chosen[len(beside) :]]
         return _distinct([*(row for row in others if row is not None), *beside])
 
@@ -268,8 +275,8 @@ def trained(epochs: float = EPOCHS) -> TrainedRecipe:
         "trained",
         warmup_epochs=0.0,
         search_epochs=0.0,
-        candidates=LOOKED_AT,
-        racers=3,
+        choose_share=0.06,
+        racers=2,
         race_epochs=epochs / 32,
         finish_epochs=epochs,
         weights=Optimization(lr=0.1),
