@@ -17,7 +17,6 @@ from budgetnet.data.seeds import generator_of
 from budgetnet.network.extract import extract
 from budgetnet.records.results import Summary
 from budgetnet.runs.result import Result
-from budgetnet.spaces import from_model
 from budgetnet.strategies.importance import measure
 from budgetnet.strategies.local_search import Moves
 from budgetnet.strategies.recipes import RISE, fast
@@ -26,9 +25,6 @@ from budgetnet.strategies.trained import TrainedRecipe, trained
 from budgetnet.strategies.widths import random_widths, uniform_widths
 from budgetnet.training.distillation import TEMPERATURE, WEIGHT
 from budgetnet.training.tasks import Task
-
-EIGHTHS = 8
-"""Uniform and random widths are so many shares of a layer's channels."""
 
 
 def settings(study: Study, teacher: str, changes: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -94,7 +90,7 @@ def widths(study: Study, seed: int, share: float, draw: int | None) -> nn.Module
 
     Each layer keeps its most important channels, as a search would keep them. None if the share is too small.
     """
-    net = from_model(study.full(seed), study.example, slices=EIGHTHS)
+    net = study.space(study.full(seed))
     measure(net, Task(), study.calibration(seed, trained().importance_examples)).arrange(net)
     budgets = parse_all([f"macs<={100 * share:g}%"], net)
     source = generator_of("widths", seed, draw or 0)

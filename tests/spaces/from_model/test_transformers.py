@@ -51,7 +51,7 @@ def test_a_real_sentence_encoder_keeps_its_sentences() -> None:
         expected = called(model, inputs)
     net = from_model(model, inputs).eval()
     units = [len(bundle) for bundle in net.graph.bundles.values()]
-    assert sorted(units) == [12] * 6 + [16] * 6, "6 layers, 12 heads and the channels of an MLP each"
+    assert sorted(units) == [8] * 6 + [12] * 6, "6 layers, 12 heads and the channels of an MLP each"
     row = architectures(net, 1)[0]
     twin = extract(net, net.graph.architecture(row))
     with torch.no_grad():

@@ -23,7 +23,7 @@ TOLERANCE = 1e-4
 def from_model(
     model: nn.Module,
     example_inputs: Inputs,
-    slices: int = 16,
+    slices: int = 8,
     round_to: int | None = None,
     ignore: Sequence[str] = (),
     name: str | None = None,
