@@ -17,8 +17,8 @@ from budgetnet.strategies.local_search import Moves
 from budgetnet.strategies.named import choose
 from budgetnet.strategies.runner import Runner
 from budgetnet.strategies.start import IMPORTANT, importance_start, marginal_costs, needed_units
-from budgetnet.strategies.state import DONE
-from budgetnet.strategies.trained import TrainedRecipe, Worth, knapsack, narrowed
+from budgetnet.strategies.state import DONE, SearchState
+from budgetnet.strategies.trained import TrainedRecipe, Worth, knapsack, narrow_enough, narrowed, something_of_all
 from budgetnet.strategies.widths import random_widths, uniform_widths
 from budgetnet.training.distillation import DistilledStep, Teacher
 from budgetnet.training.evaluation import evaluate
@@ -159,3 +159,38 @@ def test_a_recipe_by_name_with_options_and_what_it_refuses() -> None:
             choose(text, 6, "classification")
     with pytest.raises(UserError, match="fast, trained or paper"):
         choose("best", 6, "classification")
+
+
+def prepared(budget: str) -> tuple[Runner, SearchState, Any]:
+    """A search after its importance pass, and the phase that chooses."""
+    made = runner(budget)
+    return made, made.phases[0].run(made.state, made.trainer), made.phases[1]
+
+
+def test_a_narrowed_network_keeps_something_of_every_layer_and_comes_first_where_that_is_enough() -> None:
+    made, state, chooser = prepared("macs<=60%")
+    candidates = chooser.candidates(state, made.trainer)
+    assert narrow_enough(candidates)
+    gates = narrowed(candidates)
+    assert gates is not None
+    assert all(kept >= 1 for kept, _ in kept_units(state.net, gates))
+    ranked = Worth().rank(candidates, [], state.fallback.gates(), lambda row: -float(row.sum()), 50)
+    assert torch.equal(ranked[0].gates, state.net.graph.live(gates[None])[0]), "whatever the scores say"
+    assert len(ranked) <= 6, "nothing climbs"
+    racers = chooser.field(state, candidates, [state.net.graph.architecture(one.gates) for one in ranked])
+    assert state.inherited is not None
+    wanted = [row.tolist() for row in (ranked[0].gates, state.inherited.uniform) if row is not None]
+    assert all(row.tolist() in wanted for row in racers)
+
+
+def test_local_search_looks_for_branches_that_can_go_where_narrowing_is_not_enough() -> None:
+    least = runner("macs<=100%").state.net
+    meter = parse_all(["macs<=100%"], least)[0].meter
+    smallest = float(meter.evaluate(something_of_all(least.graph)[None])[0])
+    for slack, enough in ((1.6, True), (1.4, False)):
+        made, state, chooser = prepared(f"macs<={slack * smallest:.0f}")
+        candidates = chooser.candidates(state, made.trainer)
+        assert narrow_enough(candidates) is enough, "a network with something of all takes two thirds of it or less"
+        scored = Worth().rank(candidates, [], state.fallback.gates(), lambda row: float(row.sum()), 30)
+        assert (len(scored) <= 6) is enough
+        assert bool(within_all(candidates.budgets, torch.stack([one.gates for one in scored])).all())
