@@ -12,13 +12,22 @@ from budgetnet.budgets.feasibility import check, profile
 from budgetnet.errors import UserError
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.records import Kept
+from budgetnet.strategies.candidates import Candidates
 from budgetnet.strategies.importance import measure
 from budgetnet.strategies.local_search import Moves
 from budgetnet.strategies.named import choose
 from budgetnet.strategies.runner import Runner
 from budgetnet.strategies.start import IMPORTANT, importance_start, marginal_costs, needed_units
 from budgetnet.strategies.state import DONE, SearchState
-from budgetnet.strategies.trained import TrainedRecipe, Worth, knapsack, narrow_enough, narrowed, something_of_all
+from budgetnet.strategies.trained import (
+    TrainedRecipe,
+    Worth,
+    knapsack,
+    narrow_enough,
+    narrowed,
+    something_of_all,
+    thinned,
+)
 from budgetnet.strategies.widths import random_widths, uniform_widths
 from budgetnet.training.distillation import DistilledStep, Teacher
 from budgetnet.training.evaluation import evaluate
@@ -176,14 +185,13 @@ def test_a_narrowed_network_keeps_something_of_every_layer_and_comes_first_where
     assert all(kept >= 1 for kept, _ in kept_units(state.net, gates))
     ranked = Worth().rank(candidates, [], state.fallback.gates(), lambda row: -float(row.sum()), 50)
     assert torch.equal(ranked[0].gates, state.net.graph.live(gates[None])[0]), "whatever the scores say"
-    assert len(ranked) <= 6, "nothing climbs"
     racers = chooser.field(state, candidates, [state.net.graph.architecture(one.gates) for one in ranked])
     assert state.inherited is not None
     wanted = [row.tolist() for row in (ranked[0].gates, state.inherited.uniform) if row is not None]
     assert all(row.tolist() in wanted for row in racers)
 
 
-def test_local_search_looks_for_branches_that_can_go_where_narrowing_is_not_enough() -> None:
+def test_the_thinned_network_races_where_narrowing_is_not_enough() -> None:
     least = runner("macs<=100%").state.net
     meter = parse_all(["macs<=100%"], least)[0].meter
     smallest = float(meter.evaluate(something_of_all(least.graph)[None])[0])
@@ -191,6 +199,37 @@ def test_local_search_looks_for_branches_that_can_go_where_narrowing_is_not_enou
         made, state, chooser = prepared(f"macs<={slack * smallest:.0f}")
         candidates = chooser.candidates(state, made.trainer)
         assert narrow_enough(candidates) is enough, "a network with something of all takes two thirds of it or less"
-        scored = Worth().rank(candidates, [], state.fallback.gates(), lambda row: float(row.sum()), 30)
-        assert (len(scored) <= 6) is enough
-        assert bool(within_all(candidates.budgets, torch.stack([one.gates for one in scored])).all())
+        ranked = Worth().rank(candidates, [], state.fallback.gates(), lambda row: float(row.sum()), 12)
+        assert bool(within_all(candidates.budgets, torch.stack([one.gates for one in ranked])).all())
+        found = chooser.field(state, candidates, [state.net.graph.architecture(one.gates) for one in ranked])
+        thin, narrow = thinned(candidates), narrowed(candidates)
+        assert thin is not None
+        assert narrow is not None
+        racing = [row.tolist() for row in found]
+        assert (state.net.graph.live(thin[None])[0].tolist() in racing) is not enough
+        assert not enough or state.net.graph.live(narrow[None])[0].tolist() in racing
+
+
+def test_a_thinned_network_drops_branches_before_it_narrows_layers() -> None:
+    torch.manual_seed(0)
+    net = from_model(small_resnet(), torch.zeros(2, 3, 16, 16), slices=4)
+    found = measure(net, Task(), [(torch.randn(16, 3, 16, 16), torch.randint(5, (16,)))])
+    budgets = parse_all(["macs<=50%"], net)
+    start = importance_start(budgets, net.graph, found.edges, check(profile(budgets)))
+    candidates = Candidates(
+        net.graph,
+        budgets,
+        start.distribution(net.graph),
+        start,
+        lambda purpose: torch.Generator().manual_seed(0),
+        list,
+        found.edges,
+    )
+    thin, narrow = thinned(candidates), narrowed(candidates)
+    assert thin is not None
+    assert narrow is not None
+    widths = [[kept / of for kept, of in kept_units(net, gates) if kept] for gates in (thin, narrow)]
+    assert max(widths[0]) >= max(widths[1]), "what is left of it is wider"
+    assert len(widths[0]) < len(widths[1])
+    assert any(kept == 0 for kept, _ in kept_units(net, thin))
+    assert all(kept >= 1 for kept, _ in kept_units(net, narrow))

@@ -21,15 +21,7 @@ from budgetnet.network.graph import Architecture, Graph
 from budgetnet.strategies import recipes
 from budgetnet.strategies.candidates import NOISE, Candidates, Chooser
 from budgetnet.strategies.importance import Importance, measure
-from budgetnet.strategies.local_search import (
-    FIRST_SHARE,
-    Candidate,
-    Score,
-    Scored,
-    local_search,
-    samples,
-    start_population,
-)
+from budgetnet.strategies.local_search import Candidate, Score, Scored, samples, start_population
 from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase, Search
 from budgetnet.strategies.race import Race, field_of
 from budgetnet.strategies.racing import RunRace
@@ -99,27 +91,25 @@ class Worth:
 
     Where narrowing is enough, the narrowed network comes first: those without some branch lose less at once, and look
     better on inherited weights and in a short race, but training gives a narrow branch back more than a missing one.
-    Where branches have to go, local search on inherited weights finds out which.
     """
 
     def rank(
         self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
     ) -> list[Candidate]:
         """See `Chooser`."""
-        always, moves = list(self.always(candidates)), candidates.moves()
-        if not narrow_enough(candidates):
-            drawn = samples(candidates.learned, candidates.moves("starts", NOISE), evaluations)
-            count = max(evaluations, FIRST_SHARE * len(always))
-            return local_search(moves, itertools.chain(always, seen, drawn), fallback, score, count)
-        scored = Scored(score, len(always))
-        start_population(moves, always, fallback, scored, len(always))
-        return sorted(scored.ranked, key=lambda one: not torch.equal(one.gates, always[0]))
+        always = list(self.always(candidates))
+        drawn = samples(candidates.learned, candidates.moves("starts", NOISE), evaluations)
+        scored, count = Scored(score, evaluations), max(evaluations, len(always))
+        start_population(candidates.moves(), itertools.chain(always, seen, drawn), fallback, scored, count)
+        first = always[0] if narrow_enough(candidates) else None
+        return sorted(scored.ranked, key=lambda one: first is None or not torch.equal(one.gates, first))
 
     def always(self, candidates: Candidates) -> Iterator[Tensor]:
-        """The candidates that are always looked at: two knapsacks, Γ's mode, uniform and random widths."""
+        """The candidates that are always looked at: three knapsacks, Γ's mode, uniform and random widths."""
         moves = candidates.moves("widths")
         widths = [uniform_widths(moves), *(random_widths(moves) for _ in range(RANDOM_WIDTHS))]
-        yield from (gates for gates in (narrowed(candidates), knapsack(candidates)) if gates is not None)
+        packed = (narrowed(candidates), thinned(candidates), knapsack(candidates))
+        yield from (gates for gates in packed if gates is not None)
         yield candidates.learned.mode().gates()
         yield from (gates for gates in widths if gates is not None)
 
@@ -154,6 +144,14 @@ def narrowed(candidates: Candidates) -> Tensor | None:
     return knapsack(candidates, something_of_all(candidates.graph))
 
 
+def thinned(candidates: Candidates) -> Tensor | None:
+    """The knapsack that drops whole branches, the least important for their cost first, and narrows what is left last.
+
+    A branch takes its time however narrow it is.
+    """
+    return knapsack(candidates, torch.tensor([edge.bundle is not None for edge in candidates.graph.edges]))
+
+
 def narrow_enough(candidates: Candidates) -> bool:
     """Whether the budgets can be met by narrowing alone, with a share of them left to choose by importance."""
     least = something_of_all(candidates.graph)[None]
@@ -164,7 +162,8 @@ def narrow_enough(candidates: Candidates) -> bool:
 class ChooseInherited(Choose):
     """Ranks architectures with their inherited weights.
 
-    Uniform widths always race: against the narrowed network, or the best ones where narrowing is not enough.
+    Uniform widths always race: against the narrowed network or, where narrowing is not enough, against the thinned one
+    and the best of the others.
     """
 
     chooser: Chooser = field(default_factory=Worth)
@@ -172,11 +171,13 @@ class ChooseInherited(Choose):
     def field(self, state: SearchState, candidates: Candidates, ranked: Sequence[Architecture]) -> list[Tensor]:
         """See `Choose`."""
         assert state.inherited is not None
-        graph, uniform = candidates.graph, self._held(candidates, uniform_widths(candidates.moves("widths")))
-        state.inherited.uniform = uniform
-        beside = [] if uniform is None else [uniform]
-        best = [a.live().gates() for a in ranked[: 1 if narrow_enough(candidates) else None]]
-        chosen = field_of(best, relative_costs(candidates.budgets, graph), self.racers, beside)
+        narrow, weights = narrow_enough(candidates), relative_costs(candidates.budgets, candidates.graph)
+        uniform = uniform_widths(candidates.moves("widths"))
+        held = [self._held(candidates, gates) for gates in (uniform, None if narrow else thinned(candidates))]
+        state.inherited.uniform = held[0]
+        beside = _distinct([row for row in held if row is not None])
+        best = [a.live().gates() for a in ranked[: 1 if narrow else None]]
+        chosen = field_of(best, weights, self.racers if narrow else self.racers + 1, beside)
         others = [self._held(candidates, gates) for gates in chosen[len(beside) :]]
         return _distinct([*(row for row in others if row is not None), *beside])
 
