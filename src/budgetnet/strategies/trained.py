@@ -21,7 +21,15 @@ from budgetnet.network.graph import Architecture, Graph
 from budgetnet.strategies import recipes
 from budgetnet.strategies.candidates import NOISE, Candidates, Chooser
 from budgetnet.strategies.importance import Importance, measure
-from budgetnet.strategies.local_search import Candidate, Score, Scored, samples, start_population
+from budgetnet.strategies.local_search import (
+    FIRST_SHARE,
+    Candidate,
+    Score,
+    Scored,
+    local_search,
+    samples,
+    start_population,
+)
 from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase, Search
 from budgetnet.strategies.race import Race, field_of
 from budgetnet.strategies.racing import RunRace
@@ -91,18 +99,21 @@ class Worth:
 
     Where narrowing is enough, the narrowed network comes first: those without some branch lose less at once, and look
     better on inherited weights and in a short race, but training gives a narrow branch back more than a missing one.
+    Where branches have to go, local search on inherited weights looks for those that can.
     """
 
     def rank(
         self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
     ) -> list[Candidate]:
         """See `Chooser`."""
-        always = list(self.always(candidates))
-        drawn = samples(candidates.learned, candidates.moves("starts", NOISE), evaluations)
-        scored, count = Scored(score, evaluations), max(evaluations, len(always))
-        start_population(candidates.moves(), itertools.chain(always, seen, drawn), fallback, scored, count)
-        first = always[0] if narrow_enough(candidates) else None
-        return sorted(scored.ranked, key=lambda one: first is None or not torch.equal(one.gates, first))
+        always, moves = list(self.always(candidates)), candidates.moves()
+        if not narrow_enough(candidates):
+            drawn = samples(candidates.learned, candidates.moves("starts", NOISE), evaluations)
+            count = max(evaluations, FIRST_SHARE * len(always))
+            return local_search(moves, itertools.chain(always, seen, drawn), fallback, score, count)
+        scored = Scored(score, len(always))
+        start_population(moves, always, fallback, scored, len(always))
+        return sorted(scored.ranked, key=lambda one: not torch.equal(one.gates, always[0]))
 
     def always(self, candidates: Candidates) -> Iterator[Tensor]:
         """The candidates that are always looked at: three knapsacks, Γ's mode, uniform and random widths."""
