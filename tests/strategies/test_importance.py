@@ -145,3 +145,30 @@ def test_a_network_masked_by_gates_computes_what_the_architecture_computes(
             masked = net(x)
         with torch.no_grad():
             assert torch.allclose(masked, net(x, row[None]), atol=1e-6)
+
+
+def test_a_network_that_is_asked_for_its_own_outputs_has_the_importance_of_what_its_parts_change(
+    net: SuperNetwork,
+) -> None:
+    """There every gradient of the loss is zero."""
+    net.eval()
+    torch.manual_seed(2)
+    x = torch.randn(64, 3, 12, 12, dtype=torch.float64)
+    with torch.no_grad():
+        own = net(x)
+    found = measure(net, Task(loss=lambda outputs, targets: (outputs - targets).square().sum(1)), [(x, own)])
+    number = next(n for n, operation in enumerate(net.graph.operations) if operation.bundle)
+    order = found.orders[number, 0].tolist()
+    for unit, edge in enumerate(net.graph.operations[number].axes[0]):
+        blocks = order[unit * 2 : unit * 2 + 2]
+        scaled(net, number, blocks, 1 + STEP)
+        with torch.no_grad():
+            up = net(x)
+        scaled(net, number, blocks, (1 - STEP) / (1 + STEP))
+        with torch.no_grad():
+            change = (up - net(x)) / (2 * STEP)
+        scaled(net, number, blocks, 1 / (1 - STEP))
+        exact = float(change.square().sum(1).mean())
+        assert float(found.edges[edge]) == pytest.approx(exact, rel=0.5), "by one draw of signs an example"
+        assert exact > 0
+    assert float(measure(net, Task(), [(x, torch.randint(5, (64,)))]).edges.max()) > 0, "labels have a loss"

@@ -3,6 +3,9 @@
 A gate g = 1 multiplies what a unit or a branch hands on; to drop it is to set g = 0. With ∂ℓ_n/∂g for every example n,
 the importance is I = E_n[(∂ℓ_n/∂g)²]: the first-order Taylor expansion of the change of the loss, squared (Molchanov et
 al., arXiv 1906.10771), by example. The mean gradient vanishes where training has ended; that of the squares does not.
+
+Where the targets are the network's own outputs f, as in distillation from itself, every gradient of the loss vanishes.
+The importance is then E_n[‖∂f_n/∂g‖²], by random signs v: E_v[(v · ∂f/∂g)²] = ‖∂f/∂g‖².
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from budgetnet.network.slices import Region
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.training.tasks import Task
 
+OWN = 1e-3
+"""Relative and absolute difference up to which targets are a network's own outputs, computed elsewhere."""
 Place = tuple[int, int]
 """An axis of a super network: the number of its operation, and its own number there. A plain edge has axis 0."""
 
@@ -138,14 +143,31 @@ def gate_gradients(net: SuperNetwork, task: Task, batch: Batch) -> dict[Place, T
     inputs, targets = batch
     count = rows(inputs)
     with gated(net, count) as gates, torch.enable_grad():
-        loss = task.group_losses(task.outputs(net, inputs), targets, 1).mean()
+        outputs = task.outputs(net, inputs)
+        if are_targets(outputs, targets):
+            total = (outputs * _signs(outputs)).sum()
+        else:
+            total = task.group_losses(outputs, targets, 1).mean() * count
         known = list(gates)
-        found = torch.autograd.grad(loss * count, [gates[place] for place in known], allow_unused=True)
+        found = torch.autograd.grad(total, [gates[place] for place in known], allow_unused=True)
     zeros = {place: torch.zeros_like(gates[place]) for place in known}
     return {
         place: (zeros[place] if gradient is None else gradient).detach().cpu()
         for place, gradient in zip(known, found, strict=True)
     }
+
+
+def are_targets(outputs: Tensor, targets: Any) -> bool:
+    """Whether a network is asked for what it computes already, so that no loss can tell what its parts are worth."""
+    if not isinstance(targets, Tensor) or targets.shape != outputs.shape or not targets.is_floating_point():
+        return False
+    return torch.allclose(outputs.detach(), targets.to(outputs.dtype), rtol=OWN, atol=OWN)
+
+
+def _signs(outputs: Tensor) -> Tensor:
+    """1 or −1 for every output, always the same ones."""
+    drawn = torch.randint(2, outputs.shape, generator=torch.Generator().manual_seed(0))
+    return (2 * drawn - 1).to(outputs)
 
 
 @contextmanager
