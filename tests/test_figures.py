@@ -98,17 +98,33 @@ def test_the_price_of_a_search() -> None:
     assert f"| {min(walls):.2f} to {max(walls):.2f} |" in row("Whole search")
 
 
+TRAINED = ("ours, taught", "ours", "magnitude", "taylor", "fastnas", "uniform", "random", "scratch")
+"""The columns of the page's table of trained models."""
+
+
+def tested(part: str, contestant: str, *limits: float) -> str:
+    """Mean test accuracies in percent at some limits, of three seeds each."""
+    rows = {entry["limit"]: entry["rows"][contestant]["test"] for entry in result("trained")[part]}
+    assert {rows[limit]["n"] for limit in limits} == {3}, "the row says three seeds"
+    return ", ".join(f"{rows[limit]['mean']:.1f}" for limit in limits) + " %"
+
+
 def test_a_trained_model_against_other_tools() -> None:
-    found, said = result("trained"), row("A trained ResNet-20 made to fit")
+    said, macs, times = row("A trained ResNet-20 made to fit"), (0.5, 0.3, 0.15), (0.6, 0.4, 0.3)
+    names = {"ours, taught": "ours", "magnitude": "Torch-Pruning", "fastnas": "FastNAS", "uniform": "uniform widths"}
+    for name, called in names.items():
+        assert f"{called} {tested('macs', name, *macs)}" in said.partition("of the time")[0]
+    for name in ("ours, taught", "magnitude", "uniform"):
+        assert f"{names[name]} {tested('latency', name, *times)}" in said.partition("of the time")[2]
 
-    def tested(part: str, contestant: str, *limits: float) -> str:
-        rows = {entry["limit"]: entry["rows"][contestant]["test"] for entry in found[part] if entry["limit"] in limits}
-        assert {rows[limit]["n"] for limit in limits} == {1}, "the row says that it is one seed"
-        return ", ".join(f"{rows[limit]['mean']:.1f}" for limit in limits) + " %"
 
-    at = (0.3, 0.15)
-    tools, taught = tested("macs", "magnitude", *at), tested("macs", "magnitude, taught", *at)
-    assert f"multiply-adds: {tested('macs', 'ours, taught', *at)}; Torch-Pruning {tools} ({taught} with" in said
-    assert f"uniform widths with it {tested('macs', 'uniform, taught', *at)}" in said
-    ours, theirs = (tested("latency", name, 0.4) for name in ("ours, taught", "magnitude"))
-    assert f"40 % of the time: {ours}; Torch-Pruning {theirs} |" in said
+def test_the_page_has_every_number_of_the_trained_models() -> None:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    for part, unit in (("macs", "multiply-adds"), ("latency", "time")):
+        for entry in result("trained")[part]:
+            cells = []
+            for name in TRAINED:
+                test = entry["rows"].get(name, {}).get("test")
+                spread = f" ± {test['std']:.1f}" if test and test["n"] > 1 else ""
+                cells.append(f"{test['mean']:.1f}{spread} ({test['n']})" if test else "–")
+            assert f"| {100 * entry['limit']:g} % of the {unit} | {' | '.join(cells)} |" in page

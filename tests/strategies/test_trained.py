@@ -57,7 +57,7 @@ def test_gamma_starts_at_importance_per_cost_with_the_budget_met_in_the_mean() -
         gates = start.distribution(net.graph).sample(400, torch.Generator().manual_seed(5), connected=True).gates
         mean = float(budgets[0].meter.evaluate(gates).mean()) / budgets[0].maximum
         assert 0.75 < mean < 1.05, text
-        worth = found.edges.sqrt() / marginal_costs(budgets, net.graph).clamp_min(1e-9)
+        worth = found.edges / marginal_costs(budgets, net.graph).clamp_min(1e-9)
         free = ~(net.graph.fixed | needed_units(net.graph, found.edges))
         order = worth[free].argsort()
         assert bool((start.logits[free][order].diff() >= 0).all()), "the more important for its cost, the likelier"
