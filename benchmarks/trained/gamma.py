@@ -44,7 +44,7 @@ EPOCHS = 1.0
 """Of the training that Γ's learning takes."""
 DECIDES = 64
 """Times the rate of a search from fresh weights, at which Γ decides within an epoch."""
-RATE, DUAL, MEMORY = 0.05, 0.1, 0.9
+RATE, DUAL, MEMORY = 0.15, 0.1, 0.9
 """By the Fisher credit: Γ's step for a mean credit, that of log λ, and how much of the credits before is kept."""
 SAMPLES = 256
 """Of Γ, for what it costs in the end."""

@@ -292,7 +292,7 @@ def fast(epochs: float = EPOCHS) -> Recipe:
 
     Args:
         epochs: Of the result alone, its race included. What is spent on finding it is in proportion up to the default
-            number of epochs, and does not grow beyond it: a longer search finds no better networks.
+            number of epochs, and does not grow beyond it.
 
     Returns:
         The recipe.
