@@ -91,7 +91,7 @@ def budgeted_start(budgets: Sequence[Budget], graph: Graph, anchor: Architecture
 
 
 def importance_start(budgets: Sequence[Budget], graph: Graph, importance: Tensor, anchor: Architecture) -> Start:
-    """A start from trained weights: logit = log(importance / cost) − τ, where τ meets the budgets in the mean.
+    """A start from trained weights: logit = ½ log(importance / cost) − τ, where τ meets the budgets in the mean.
 
     The most important unit of a bundle that the network cannot do without is always likely.
 
@@ -122,11 +122,14 @@ def importance_start(budgets: Sequence[Budget], graph: Graph, importance: Tensor
 
 
 def importance_per_cost(budgets: Sequence[Budget], graph: Graph, importance: Tensor) -> Tensor:
-    """log(importance / what the edge adds to the cost); edges that add nothing are worth the most."""
+    """½ log(importance / what the edge adds to the cost); edges that add nothing are worth the most.
+
+    Importance is a squared change of the loss; with the half, edges differ as changes of the loss do.
+    """
     costs = marginal_costs(budgets, graph)
     known = importance[~graph.fixed]
     least = float(known[known > 0].min()) if bool((known > 0).any()) else 1.0
-    worth = importance.clamp_min(least).log() - costs.clamp_min(1e-9).log()
+    worth = (importance.clamp_min(least).log() - costs.clamp_min(1e-9).log()) / 2
     free = (costs <= 0) | graph.fixed
     if bool(free.all()):
         return torch.zeros_like(worth).float()
