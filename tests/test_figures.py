@@ -102,7 +102,7 @@ TRAINED = ("ours, taught", "ours", "magnitude", "taylor", "fastnas", "uniform", 
 """The columns of the page's table of trained models."""
 
 
-def tested(part: str, contestant: str, *limits: float) -> str:
+def accuracies(part: str, contestant: str, *limits: float) -> str:
     """Mean test accuracies in percent at some limits, of three seeds each."""
     rows = {entry["limit"]: entry["rows"][contestant]["test"] for entry in result("trained")[part]}
     assert {rows[limit]["n"] for limit in limits} == {3}, "the row says three seeds"
@@ -113,9 +113,9 @@ def test_a_trained_model_against_other_tools() -> None:
     said, macs, times = row("A trained ResNet-20 made to fit"), (0.5, 0.3, 0.15), (0.6, 0.4, 0.3)
     names = {"ours, taught": "ours", "magnitude": "Torch-Pruning", "fastnas": "FastNAS", "uniform": "uniform widths"}
     for name, called in names.items():
-        assert f"{called} {tested('macs', name, *macs)}" in said.partition("of the time")[0]
+        assert f"{called} {accuracies('macs', name, *macs)}" in said.partition("of the time")[0]
     for name in ("ours, taught", "magnitude", "uniform"):
-        assert f"{names[name]} {tested('latency', name, *times)}" in said.partition("of the time")[2]
+        assert f"{names[name]} {accuracies('latency', name, *times)}" in said.partition("of the time")[2]
 
 
 def test_the_page_has_every_number_of_the_trained_models() -> None:
