@@ -97,8 +97,8 @@ class MeasureImportance:
 class Worth:
     """The chooser for trained weights: knapsacks on importance and cost, Γ's mode and samples, uniform, random widths.
 
-    Where narrowing is enough, the narrowed network comes first: those without some branch lose less at once, so that
-    they look better on inherited weights and in a short race than they end. Where branches have to go, local search on
+    Where narrowing is enough, the narrowed network comes first: those without some branch lose less at once, which
+    inherited weights and a short race favour. Where branches have to go, local search on
     inherited weights looks for those that can.
     """
 
