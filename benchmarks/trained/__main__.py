@@ -19,11 +19,11 @@ from pathlib import Path
 from benchmarks._common import RESULTS, add_data_root, numbers, pin_threads, save_result, shares
 from benchmarks.trained import faces, gamma, latency, macs, ours, sentences, table
 from benchmarks.trained.ledger import Ledger
-from benchmarks.trained.study import Protocol, Study
+from benchmarks.trained.study import BF16, Protocol, Study
 
 LEDGER = "trained_ledger.json"
-LARGE = Protocol("cifar10", before=30.0, after=15.0)
-"""32×32 images, all of them: a few hours of one core, with fewer epochs than published rows have."""
+LARGE = Protocol("cifar10", before=30.0, after=15.0, precision=BF16)
+"""32×32 images, all of them: an hour of one core, with fewer epochs than published rows have, and in bf16."""
 
 
 def large(study: Study, shares: Sequence[float], seeds: Sequence[int], contestants: Sequence[str]) -> None:

@@ -42,6 +42,8 @@ PART = "gamma"
 LEARNERS = ("start", "score", "fisher", "narrowed")
 EPOCHS = 1.0
 """Of the training that Γ's learning takes."""
+SEARCH_LR = 0.05
+"""The learning rate of the weights while Γ learns, as a share of the finish's."""
 DECIDES = 64
 """Times the rate of a search from fresh weights, at which Γ decides within an epoch."""
 RATE, DUAL, MEMORY = 0.15, 0.1, 0.9
@@ -152,7 +154,7 @@ class GammaRecipe(TrainedRecipe):
     def phases(self, train: Feed, seed: int, fixed: bool = False) -> tuple[Phase, ...]:
         """See `Strategy`."""
         learn: Mapping[str, Phase] = {
-            "score": Search(EPOCHS, lambda progress: self.search_lr * self.weights.lr, Sampling(seed, self.groups)),
+            "score": Search(EPOCHS, lambda progress: SEARCH_LR * self.weights.lr, Sampling(seed, self.groups)),
             "fisher": LearnByCredit(EPOCHS, seed, self.groups),
         }
         epochs = self.finish_epochs - (EPOCHS if self.learner in learn else 0.0)

@@ -55,6 +55,7 @@ def search(
         augmentation=data.augmentation,
         seed=seed,
         threads=1,
+        precision=study.protocol.precision,
         out=out,
         quiet=True,
         resume=True,

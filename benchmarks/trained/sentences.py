@@ -22,7 +22,7 @@ import budgetnet
 from benchmarks._common import pin_threads
 from benchmarks.ranking import spearman
 from benchmarks.trained.ledger import Entry, Ledger
-from benchmarks.trained.study import Study
+from benchmarks.trained.study import BF16, Study
 from budgetnet.runs.result import Result
 from budgetnet.training.metrics import Metric
 
@@ -137,7 +137,7 @@ def run(study: Study, shares: Sequence[float], seeds: Sequence[int], contestants
 
 def search(ledger: Ledger, out: Path, share: float, count: int = TRAINED, epochs: float = EPOCHS) -> Entry:
     """The entry of the encoder at a share of its time."""
-    training = {"sentences": count, "epochs": epochs, "batch": BATCH, "lr": LR, "length": LENGTH}
+    training = {"sentences": count, "epochs": epochs, "batch": BATCH, "lr": LR, "length": LENGTH, "precision": BF16}
     known = {"part": PART, "contestant": "ours", "limit": share, "seed": 0, **training}
     return ledger.run(known, lambda: _make(out / f"sentences-{share:g}-{count}-{epochs:g}", share, count, epochs))
 
@@ -163,6 +163,7 @@ def _make(out: Path, share: float, count: int, epochs: float) -> dict[str, Any]:
         lr=LR,
         batch_size=BATCH,
         epochs=epochs,
+        precision=BF16,
         threads=1,
         out=out,
         quiet=True,

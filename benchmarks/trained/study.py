@@ -33,6 +33,8 @@ from budgetnet.training.trainer import Trainer
 
 NONE, SELF = "none", "self"
 """Teachers."""
+FP32, BF16 = "fp32", "bf16"
+"""Precisions of the training; nothing is said of the former in the ledger."""
 BEFORE_STREAM = 900_000
 """The first epoch of the batches that the full network is trained on."""
 
@@ -46,6 +48,7 @@ class Protocol:
     blocks: int = 3
     before: float = 20.0
     after: float = 8.0
+    precision: str = FP32
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,10 @@ class Study:
 
     def known(self, **more: Any) -> dict[str, Any]:
         """What a run of this protocol follows from."""
-        return {**asdict(self.protocol), **more}
+        known = asdict(self.protocol)
+        if known["precision"] == FP32:
+            del known["precision"]
+        return {**known, **more}
 
     def entries(self, **wanted: Any) -> list[Entry]:
         """The entries of this protocol that agree with all of these values."""
@@ -152,7 +158,8 @@ class Study:
         train, validation = self.feed("train", seed), self.feed("validation", seed)
         optimization = Optimization(lr=how.lr)
         step = Step() if teacher is None else DistilledStep(teacher)
-        trainer = Trainer(Task(), train, validation, optimization.make, alone=step)
+        device = Device(precision=self.protocol.precision)
+        trainer = Trainer(Task(), train, validation, optimization.make, device, alone=step)
         fit = trainer.begin(model)
         first = STREAMS[Finish.name] if stream is None else stream
         course = Course(Finish.name, first, steps_of(how.epochs, train), optimization.rate(how.rise), step)

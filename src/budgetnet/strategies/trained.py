@@ -30,11 +30,10 @@ from budgetnet.strategies.local_search import (
     samples,
     start_population,
 )
-from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase, Search
+from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase
 from budgetnet.strategies.race import Race, field_of
 from budgetnet.strategies.racing import RunRace
 from budgetnet.strategies.recipes import INHERITED_RISE, Recipe
-from budgetnet.strategies.sampling import Sampling
 from budgetnet.strategies.start import importance_per_cost, importance_start, relative_costs
 from budgetnet.strategies.state import Inherited, SearchState
 from budgetnet.strategies.widths import random_widths, uniform_widths
@@ -45,6 +44,8 @@ RANDOM_WIDTHS = 2
 """Networks of random widths among the candidates."""
 LEAST_SHARE = 2 / 3
 """Of the budgets that a network with something of every layer may cost for narrowing to be enough."""
+CHEAP_SHARE = 0.2
+"""Of the full network's cost up to which such a network is cheap."""
 EPOCHS = 8.0
 """Of the whole training by default: the weights are trained already."""
 
@@ -116,10 +117,10 @@ class Worth:
         return sorted(scored.ranked, key=lambda one: not torch.equal(one.gates, always[0]))
 
     def always(self, candidates: Candidates) -> Iterator[Tensor]:
-        """The candidates that are always looked at: three knapsacks, Γ's mode, uniform and random widths."""
+        """The candidates that are always looked at: two knapsacks, Γ's mode, uniform and random widths."""
         moves = candidates.moves("widths")
         widths = [uniform_widths(moves), *(random_widths(moves) for _ in range(RANDOM_WIDTHS))]
-        packed = (narrowed(candidates), thinned(candidates), knapsack(candidates))
+        packed = (narrowed(candidates), knapsack(candidates))
         yield from (gates for gates in packed if gates is not None)
         yield candidates.learned.mode().gates()
         yield from (gates for gates in widths if gates is not None)
@@ -155,26 +156,25 @@ def narrowed(candidates: Candidates) -> Tensor | None:
     return knapsack(candidates, something_of_all(candidates.graph))
 
 
-def thinned(candidates: Candidates) -> Tensor | None:
-    """The knapsack that drops whole branches, the least important for their cost first, and narrows what is left last.
-
-    A branch takes its time however narrow it is.
-    """
-    return knapsack(candidates, torch.tensor([edge.bundle is not None for edge in candidates.graph.edges]))
-
-
 def narrow_enough(candidates: Candidates) -> bool:
-    """Whether the budgets can be met by narrowing alone, with a share of them left to choose by importance."""
+    """Whether to meet the budgets by narrowing alone.
+
+    So it is where that leaves a share of each budget to choose by importance, or where narrow layers are so cheap that
+    dropping branches would save little. A branch costs few multiply-adds if it is narrow, but its time all the same.
+    """
     least = something_of_all(candidates.graph)[None]
-    return all(float(b.meter.evaluate(least)[0]) <= LEAST_SHARE * b.maximum for b in candidates.budgets)
+    return all(
+        (cost := float(b.meter.evaluate(least)[0])) <= LEAST_SHARE * b.maximum
+        or cost <= min(b.maximum, CHEAP_SHARE * b.meter.full)
+        for b in candidates.budgets
+    )
 
 
 @dataclass(frozen=True)
 class ChooseInherited(Choose):
     """Ranks architectures with their inherited weights.
 
-    Uniform widths always race: against the narrowed network or, where narrowing is not enough, against the thinned one
-    and the best of the others.
+    Uniform widths always race: against the narrowed network or, where narrowing is not enough, against the best.
     """
 
     chooser: Chooser = field(default_factory=Worth)
@@ -182,13 +182,12 @@ class ChooseInherited(Choose):
     def field(self, state: SearchState, candidates: Candidates, ranked: Sequence[Architecture]) -> list[Tensor]:
         """See `Choose`."""
         assert state.inherited is not None
-        narrow, weights = narrow_enough(candidates), relative_costs(candidates.budgets, candidates.graph)
-        uniform = uniform_widths(candidates.moves("widths"))
-        held = [self._held(candidates, gates) for gates in (uniform, None if narrow else thinned(candidates))]
-        state.inherited.uniform = held[0]
-        beside = _distinct([row for row in held if row is not None])
-        best = [a.live().gates() for a in ranked[: 1 if narrow else None]]
-        chosen = field_of(best, weights, self.racers if narrow else self.racers + 1, beside)
+        weights = relative_costs(candidates.budgets, candidates.graph)
+        uniform = self._held(candidates, uniform_widths(candidates.moves("widths")))
+        state.inherited.uniform = uniform
+        beside = [] if uniform is None else [uniform]
+        best = [a.live().gates() for a in ranked[: 1 if narrow_enough(candidates) else None]]
+        chosen = field_of(best, weights, self.racers, beside)
         others = [self._held(candidates, gates) for gates in chosen[len(beside) :]]
         return _distinct([*(row for row in others if row is not None), *beside])
 
@@ -229,23 +228,22 @@ class RaceInherited(RunRace):
 class TrainedRecipe(Recipe):
     """From trained weights: importance, Γ from it, a choice among candidates, a race, and a finish.
 
+    Γ stays where importance puts it: to learn it pays for no epoch (`benchmarks/trained/gamma.py`).
+
     Args:
         importance_examples: Training examples of the importance pass.
-        search_lr: The learning rate of the weights while Γ learns, as a share of `lr`; Γ learns if `search_epochs` is
-            above zero.
         shared: A file that keeps what the importance pass found, if several searches share it.
     """
 
     importance_examples: int = 1024
-    search_lr: float = 0.05
     shared: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.importance_examples < 1:
             raise UserError(f"importance_examples={self.importance_examples} measures nothing; give 1 or more")
-        if not 0 < self.search_lr <= 1:
-            raise UserError(f"search_lr={self.search_lr} is a share of the learning rate; give a number up to 1")
+        if self.warmup_epochs or self.search_epochs:
+            raise UserError("the recipe trained has no epochs of warm-up or search; leave them out, or use fast")
 
     @property
     def keeps_initial_weights(self) -> bool:
@@ -258,11 +256,8 @@ class TrainedRecipe(Recipe):
         if fixed:
             return (finish,)
         racers = self.racers if self.races else 1
-        importance = MeasureImportance(self.importance_examples, self.shared)
-        search = Search(self.search_epochs, lambda progress: self.search_lr * lr, Sampling(seed, self.groups))
         return (
-            importance,
-            *((search,) if self.search_epochs else ()),
+            MeasureImportance(self.importance_examples, self.shared),
             ChooseInherited(self.evaluations(train), seed, racers, 0, self.rungs, Worth()),
             RaceInherited(lr, self.rungs),
             finish,
@@ -270,7 +265,9 @@ class TrainedRecipe(Recipe):
 
 
 OWN_OPTIONS = tuple(f.name for f in fields(TrainedRecipe) if f.name not in {f.name for f in fields(Recipe)})
-OPTIONS = (*(name for name in recipes.OPTIONS if name != "warmup_epochs"), *OWN_OPTIONS[:-1])
+NOT_OPTIONS = ("warmup_epochs", "search_epochs", "policy_lr", "random_racers")
+"""Of the default recipe, what this one does without."""
+OPTIONS = (*(name for name in recipes.OPTIONS if name not in NOT_OPTIONS), *OWN_OPTIONS[:-1])
 """Settings that a user may write behind the name of the recipe."""
 
 
