@@ -193,7 +193,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize(("phase", "after"), [("choose", 3), ("race", 2), ("race", 3), ("finish", 3)])
+@pytest.mark.parametrize(("phase", "after"), [("choose", 1), ("race", 2), ("race", 3), ("finish", 3)])
 def test_interrupted_in_any_phase_it_goes_on_with_the_same_bits(
     phase: str, after: int, uninterrupted: Path, tmp_path: Path
 ) -> None:
