@@ -27,11 +27,11 @@ from tests.small_runs import mlp, same_run, vectors
 from tests.trained_runs import quick, table_net, trained_mlp
 
 
-def run(out: Path, **options: object) -> Result:
+def run(out: Path, budget: str = "macs<=50%", **options: object) -> Result:
     net = table_net()
     given = {name: value.clone() for name, value in net.state_dict().items()}
     result = budgetnet.search(
-        net, vectors(160), vectors(64, 1), vectors(64, 2), budgets=["macs<=50%"], out=out, quiet=True, **options
+        net, vectors(160), vectors(64, 1), vectors(64, 2), budgets=[budget], out=out, quiet=True, **options
     )
     assert all(torch.equal(given[name], value) for name, value in net.state_dict().items()), "the model stays as it was"
     return result
@@ -92,6 +92,20 @@ def test_the_page_says_before_and_after(result: Result) -> None:
 def test_the_summary_is_read_back(result: Result) -> None:
     assert load(result.summary.run).summary == result.summary
     assert Summary.from_json(result.summary.to_json(), "here") == result.summary
+
+
+def test_a_result_of_uniform_widths_says_so(tmp_path: Path, result: Result) -> None:
+    """A quarter of every layer is the least that there is: no other network is within the budget."""
+    assert result.summary.before is not None
+    assert not result.summary.before.uniform
+    least = 6 * 4 + 4 * 3 + 3 * 3
+    found = run(tmp_path / "least", f"macs<={least}", epochs=2, batch_size=32)
+    before = found.summary.before
+    assert before is not None
+    assert found.summary.macs == least
+    assert before.uniform
+    assert before.removed == ("0: 4 of 16 channels", "3: 3 of 12 channels")
+    assert "The chosen network has uniform widths: every layer keeps the same share." in before.notes()
 
 
 def test_a_fixed_network_of_trained_weights_says_what_is_gone() -> None:

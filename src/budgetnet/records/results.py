@@ -100,6 +100,7 @@ class Before:
         removed: What the result leaves out, a line for each layer or branch.
         race_losses: The loss of the chosen network in the race (`chosen`) and of uniform widths at the same cost.
         teacher: What the result learned from besides its targets: `self`, a name, or `none`.
+        uniform: Whether the result has uniform widths: nothing better was found.
     """
 
     validation_score: Score
@@ -112,6 +113,7 @@ class Before:
     removed: tuple[str, ...] = ()
     race_losses: Mapping[str, float] = field(default_factory=dict)
     teacher: str = "none"
+    uniform: bool = False
 
     def compared(self, after: Summary) -> list[tuple[str, str, str]]:
         """What is compared, before and after, for people: the scores, every cost, the counts and the file."""
@@ -137,7 +139,9 @@ class Before:
         losses = self.race_losses
         taught = {"none": "It had no teacher.", "self": "The network before was its teacher."}
         notes = [taught.get(self.teacher, f"Its teacher was {self.teacher}.")]
-        if losses.keys() >= {"chosen", "uniform"}:
+        if self.uniform:
+            notes.insert(0, "The chosen network has uniform widths: every layer keeps the same share.")
+        elif losses.keys() >= {"chosen", "uniform"}:
             notes.insert(
                 0,
                 f"The loss of the chosen network in the race was {losses['chosen']:.4f}, that of uniform widths at the "

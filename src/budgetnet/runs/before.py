@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 from budgetnet.costs import macs, params
 from budgetnet.network.graph import Architecture
@@ -67,7 +68,13 @@ def before_and_after(
         removed=removed(job.net, architecture),
         race_losses={} if inherited is None else dict(inherited.losses),
         teacher=NONE if job.teacher is None else job.teacher.name,
+        uniform=inherited is not None and _has(inherited.uniform, architecture),
     )
+
+
+def _has(uniform: Tensor | None, architecture: Architecture) -> bool:
+    """Whether an architecture is the one of uniform widths."""
+    return uniform is not None and torch.equal(uniform, architecture.live().gates())
 
 
 def _file_bytes(model: nn.Module) -> int:
