@@ -53,5 +53,5 @@ def small_resnet() -> nn.Module:
 
 def quick(**changes: Any) -> TrainedRecipe:
     """The recipe for trained weights, over in a moment."""
-    sizes = {"batch_size": 32, "groups": 4, "choose_examples": 64, "candidates": 6, "importance_examples": 96}
+    sizes = {"batch_size": 32, "groups": 4, "choose_examples": 64, "importance_examples": 96}
     return trained(2).changed({**sizes, "lr": 0.02, "race_epochs": 0.4, **changes})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -19,22 +18,14 @@ from budgetnet.errors import UserError
 from budgetnet.naming.files import read_bytes, write_file
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.strategies import recipes
-from budgetnet.strategies.candidates import NOISE, Candidates, Chooser
+from budgetnet.strategies.candidates import Candidates, Chooser
 from budgetnet.strategies.importance import Importance, measure
-from budgetnet.strategies.local_search import (
-    FIRST_SHARE,
-    Candidate,
-    Score,
-    Scored,
-    local_search,
-    samples,
-    start_population,
-)
+from budgetnet.strategies.local_search import Candidate, Score, Scored, start_population
 from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase
-from budgetnet.strategies.race import Race, field_of
+from budgetnet.strategies.race import Race
 from budgetnet.strategies.racing import RunRace
 from budgetnet.strategies.recipes import INHERITED_RISE, Recipe
-from budgetnet.strategies.start import importance_per_cost, importance_start, relative_costs
+from budgetnet.strategies.start import importance_per_cost, importance_start
 from budgetnet.strategies.state import Inherited, SearchState
 from budgetnet.strategies.widths import random_widths, uniform_widths
 from budgetnet.training.optimization import Optimization
@@ -42,6 +33,8 @@ from budgetnet.training.trainer import Trainer
 
 RANDOM_WIDTHS = 2
 """Networks of random widths among the candidates."""
+CANDIDATES = 4 + RANDOM_WIDTHS
+"""Two knapsacks, Γ's mode, uniform and random widths."""
 LEAST_SHARE = 2 / 3
 """Of the budgets that a network with something of every layer may cost for narrowing to be enough."""
 CHEAP_SHARE = 0.2
@@ -96,32 +89,27 @@ class MeasureImportance:
 
 
 class Worth:
-    """The chooser for trained weights: knapsacks on importance and cost, Γ's mode and samples, uniform, random widths.
+    """The chooser for trained weights: knapsacks on importance and cost, Γ's mode, uniform and random widths.
 
-    Where narrowing is enough, the narrowed network comes first: those without some branch lose less at once, which
-    inherited weights and a short race favour. Where branches have to go, local search on
-    inherited weights looks for those that can.
+    A knapsack comes first, whatever the scores say: what loses least at once, with inherited weights, is often not what
+    ends best. Where narrowing is enough, that is the narrowed network, else the one that may drop branches.
     """
 
     def rank(
         self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
     ) -> list[Candidate]:
-        """See `Chooser`."""
-        always, moves = list(self.always(candidates)), candidates.moves()
-        if not narrow_enough(candidates):
-            drawn = samples(candidates.learned, candidates.moves("starts", NOISE), evaluations)
-            count = max(evaluations, FIRST_SHARE * len(always))
-            return local_search(moves, itertools.chain(always, seen, drawn), fallback, score, count)
+        """See `Chooser`: all of these few are scored."""
+        always = list(self.always(candidates))
         scored = Scored(score, len(always))
-        start_population(moves, always, fallback, scored, len(always))
+        start_population(candidates.moves(), always, fallback, scored, len(always))
         return sorted(scored.ranked, key=lambda one: not torch.equal(one.gates, always[0]))
 
     def always(self, candidates: Candidates) -> Iterator[Tensor]:
-        """The candidates that are always looked at: two knapsacks, Γ's mode, uniform and random widths."""
-        moves = candidates.moves("widths")
+        """The candidates, the knapsack that comes first before all others."""
+        moves, packed = candidates.moves("widths"), [narrowed(candidates), knapsack(candidates)]
         widths = [uniform_widths(moves), *(random_widths(moves) for _ in range(RANDOM_WIDTHS))]
-        packed = (narrowed(candidates), knapsack(candidates))
-        yield from (gates for gates in packed if gates is not None)
+        first = packed if narrow_enough(candidates) else reversed(packed)
+        yield from (gates for gates in first if gates is not None)
         yield candidates.learned.mode().gates()
         yield from (gates for gates in widths if gates is not None)
 
@@ -172,24 +160,17 @@ def narrow_enough(candidates: Candidates) -> bool:
 
 @dataclass(frozen=True)
 class ChooseInherited(Choose):
-    """Ranks architectures with their inherited weights.
-
-    Uniform widths always race: against the narrowed network or, where narrowing is not enough, against the best.
-    """
+    """Ranks architectures with their inherited weights; the first of them races uniform widths."""
 
     chooser: Chooser = field(default_factory=Worth)
 
     def field(self, state: SearchState, candidates: Candidates, ranked: Sequence[Architecture]) -> list[Tensor]:
         """See `Choose`."""
         assert state.inherited is not None
-        weights = relative_costs(candidates.budgets, candidates.graph)
         uniform = self._held(candidates, uniform_widths(candidates.moves("widths")))
         state.inherited.uniform = uniform
-        beside = [] if uniform is None else [uniform]
-        best = [a.live().gates() for a in ranked[: 1 if narrow_enough(candidates) else None]]
-        chosen = field_of(best, weights, self.racers, beside)
-        others = [self._held(candidates, gates) for gates in chosen[len(beside) :]]
-        return _distinct([*(row for row in others if row is not None), *beside])
+        best = (self._held(candidates, a.live().gates()) for a in ranked[: self.racers - 1])
+        return _distinct([row for row in (*best, uniform) if row is not None])
 
     @staticmethod
     def _held(candidates: Candidates, gates: Tensor | None) -> Tensor | None:
@@ -258,14 +239,14 @@ class TrainedRecipe(Recipe):
         racers = self.racers if self.races else 1
         return (
             MeasureImportance(self.importance_examples, self.shared),
-            ChooseInherited(self.evaluations(train), seed, racers, 0, self.rungs, Worth()),
+            ChooseInherited(CANDIDATES, seed, racers, 0, self.rungs, Worth()),
             RaceInherited(lr, self.rungs),
             finish,
         )
 
 
 OWN_OPTIONS = tuple(f.name for f in fields(TrainedRecipe) if f.name not in {f.name for f in fields(Recipe)})
-NOT_OPTIONS = ("warmup_epochs", "search_epochs", "policy_lr", "random_racers")
+NOT_OPTIONS = ("warmup_epochs", "search_epochs", "policy_lr", "random_racers", "candidates", "choose_share")
 """Of the default recipe, what this one does without."""
 OPTIONS = (*(name for name in recipes.OPTIONS if name not in NOT_OPTIONS), *OWN_OPTIONS[:-1])
 """Settings that a user may write behind the name of the recipe."""
@@ -284,7 +265,6 @@ def trained(epochs: float = EPOCHS) -> TrainedRecipe:
         "trained",
         warmup_epochs=0.0,
         search_epochs=0.0,
-        choose_share=0.06,
         racers=2,
         race_epochs=epochs / 32,
         finish_epochs=epochs,
