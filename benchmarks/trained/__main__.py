@@ -75,6 +75,7 @@ def write(study: Study) -> None:
     )
     for part, found in tables.items():
         print("\n".join([f"{part}:", *table.lines(found)]), flush=True)
+    print("\n".join(["", *table.markdown(tables)]), flush=True)
 
 
 def main() -> None:

@@ -16,6 +16,18 @@ from benchmarks.trained.study import NONE, SELF
 
 PRUNERS = ("taylor", "magnitude")
 """The two importances of Torch-Pruning, of which the better one by validation is compared."""
+COLUMNS = {
+    "ours, taught": "ours",
+    "ours": "ours without a teacher",
+    "magnitude": "Torch-Pruning, magnitude",
+    "taylor": "Torch-Pruning, Taylor",
+    "fastnas": "FastNAS",
+    "uniform": "uniform widths",
+    "random": "random widths",
+    "scratch": "ours from scratch",
+}
+"""Contestants as the page calls them, in its order."""
+UNITS = {"macs": "multiply-adds", "latency": "time"}
 WALL = 1.25
 """The most that a search may take over its own finish alone."""
 POINTS = {"macs": {0.5: 0.5, 0.3: 1.0, 0.15: 1.0}, "latency": {0.6: 1.5, 0.4: 3.0, 0.3: 3.0}}
@@ -144,3 +156,55 @@ def lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
                 numbers = f"{row['points']:+.2f}{error} points (bar {row['bar']:+g}, n = {row['n']:g}){mark}"
                 said.append(f"{100 * limit['limit']:g} %: {row['ours']} − {row['other']}: {numbers}")
     return said
+
+
+def markdown(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """The tables of docs/results.md: accuracies of all contestants, then every difference with its bar."""
+    limits = [
+        (f"{100 * found['limit']:g} % of the {UNITS[part]}", found) for part, rows in tables.items() for found in rows
+    ]
+    said = [_cells("limit", *COLUMNS.values()), _cells("---", *["---:"] * len(COLUMNS))]
+    said += [_cells(name, *(_accuracy(found["rows"].get(key)) for key in COLUMNS)) for name, found in limits]
+    said += [
+        "",
+        _cells("limit", "difference", "points", "target", "seeds"),
+        _cells("---", "---", "---:", "---:", "---:"),
+    ]
+    for name, found in limits:
+        for row in found["differences"]:
+            if row["n"]:
+                wanted = f"{row['bar']:.1f}"
+                said.append(
+                    _cells(name, f"{_called(row['ours'])} − {_called(row['other'])}", _points(row), wanted, row["n"])
+                )
+    said += ["", _cells("limit", "whole search / its finish", "target"), _cells("---", "---:", "---:")]
+    for name, found in limits:
+        if found["wall"]:
+            ratio, mark = f"{found['wall']['ratio']:.2f}", "" if found["wall"]["met"] else "**"
+            said.append(_cells(name, f"{mark}{ratio}{mark}", WALL))
+    return said
+
+
+def _cells(*values: Any) -> str:
+    return f"| {' | '.join(map(str, values))} |"
+
+
+def _called(name: str) -> str:
+    """A contestant in words; the default has its teacher."""
+    plain = name.removesuffix(", taught")
+    words = "ours" if plain == "ours" else COLUMNS[plain]
+    return words if name == plain else f"{words} with a teacher"
+
+
+def _accuracy(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "–"
+    spread = f" ± {row['test']['std']:.1f}" if row["test"]["n"] > 1 else ""
+    return f"{row['test']['mean']:.1f}{spread} ({row['test']['n']})"
+
+
+def _points(row: Mapping[str, Any]) -> str:
+    """A difference with its standard error and lower bound; bold if it misses its target."""
+    error = f" ± {row['standard_error']:.1f}, above {row['lower_bound']:+.1f}" if row["n"] > 1 else ""
+    mark = "" if row["met"] else "**"
+    return f"{mark}{row['points']:+.1f}{error}{mark}".replace("-", "−")

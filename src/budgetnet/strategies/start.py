@@ -189,9 +189,13 @@ def equal_logit(budgets: Sequence[Budget], graph: Graph) -> float:
 
 def marginal_costs(budgets: Sequence[Budget], graph: Graph) -> Tensor:
     """What each edge adds to the full network, as a share of the budgets; zero where the network needs the edge."""
-    rows = ~torch.eye(len(graph.edges), dtype=torch.bool)
-    shares = [(b.meter.full - b.meter.evaluate(rows)).clamp_min(0) / b.maximum for b in budgets]
-    return torch.stack(shares).sum(0)
+    rows = torch.cat(
+        [torch.ones(1, len(graph.edges), dtype=torch.bool), ~torch.eye(len(graph.edges), dtype=torch.bool)]
+    )
+    spared = graph.live(rows[1:]).any(1)
+    # `meter.full` will not do: what a measured cost is expected to take has a margin, which the full network has too
+    shares = [(costs[0] - costs[1:]).clamp_min(0) / b.maximum for b in budgets for costs in [b.meter.evaluate(rows)]]
+    return torch.stack(shares).sum(0) * spared
 
 
 def relative_costs(budgets: Sequence[Budget], graph: Graph) -> Tensor:
