@@ -1,12 +1,15 @@
 """Γ's start: samples connect and cost what the budgets allow, by the regime that the start names."""
 
 import pytest
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from budgetnet.budgets.budget import parse_all
+from budgetnet.budgets.budget import Budget, parse_all
 from budgetnet.budgets.feasibility import check, expected, profile
+from budgetnet.costs.base import Cost
+from budgetnet.costs.meter import Meter
 from budgetnet.network.distribution import EdgeDistribution
-from budgetnet.network.graph import Edge, Graph
+from budgetnet.network.graph import Architecture, Edge, Graph
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.spaces import build
 from budgetnet.strategies.paper import paper
@@ -154,3 +157,29 @@ def test_a_start_says_what_its_samples_are_expected_to_cost() -> None:
     about = start.about()
     assert about["start"] == start.regime
     assert about["start_cost/macs"] == start.expected["macs"]
+
+
+class Seconds(Cost):
+    """A measured cost: an edge takes a second, and a bound is expected that is so many times larger."""
+
+    measured = True
+
+    def __init__(self, graph: Graph, margin: float) -> None:
+        super().__init__(graph)
+        self.margin = margin
+
+    def __call__(self, architecture: Architecture, batch: object = None) -> float:
+        return float(len(architecture.live()))
+
+    def evaluate(self, live: Tensor) -> Tensor:
+        return self.margin * live.sum(1).double()
+
+
+def test_the_margin_of_a_measured_cost_does_not_hide_what_an_edge_adds() -> None:
+    net = mlp()
+    plain, wide = (
+        marginal_costs([Budget("seconds<=4", Meter(Seconds(net.graph, margin)), 4.0)], net.graph)
+        for margin in (1.0, 1.5)
+    )
+    assert float(plain.min()) >= 0.25
+    assert torch.equal(wide, 1.5 * plain)
