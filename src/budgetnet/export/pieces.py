@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 OPSET = 18
 """The newest that torch's exporter writes without a conversion afterwards."""
 
+_LOGGERS = ("torch", "torch.onnx", "torch.export", "onnxscript")
+"""What torch's exporters log to; onnxscript says of every constant that it could not fold."""
 _PLAIN = (bool, int, float, str, type(None), torch.Size)
 
 
@@ -190,7 +192,7 @@ def quiet() -> Iterator[None]:
 
 
 def _quiet() -> Iterator[None]:
-    levels = [(logger, logger.level) for logger in map(logging.getLogger, ("torch", "torch.onnx", "torch.export"))]
+    levels = [(logger, logger.level) for logger in map(logging.getLogger, _LOGGERS)]
     try:
         for logger, _ in levels:
             logger.setLevel(logging.ERROR)
