@@ -1,6 +1,7 @@
 """The recipe for trained weights: its start, its candidates, its race, and resuming at any phase with the same bits."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from budgetnet.budgets.feasibility import check, profile
 from budgetnet.errors import UserError
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.records import Kept
-from budgetnet.strategies.candidates import Candidates
+from budgetnet.strategies.candidates import Candidates, stages_of
 from budgetnet.strategies.importance import measure
 from budgetnet.strategies.local_search import Moves
 from budgetnet.strategies.named import choose
@@ -28,6 +29,7 @@ from budgetnet.strategies.trained import (
     narrow_enough,
     narrowed,
     something_of_all,
+    thinned,
 )
 from budgetnet.strategies.widths import random_widths, uniform_widths
 from budgetnet.training.distillation import DistilledStep, Teacher
@@ -230,6 +232,28 @@ def test_cheap_narrow_layers_are_kept_even_if_nothing_is_left_to_choose() -> Non
     assert not narrow_enough(proposing(f"macs<={0.99 * smallest:.0f}")), "out of reach by narrowing"
 
 
+def test_a_thinned_network_drops_branches_of_every_stage_the_least_important_of_each_first() -> None:
+    """Importances of another stage do not count, however large they are; what is filled up is one branch in part."""
+    candidates = proposing("macs<=35%")
+    graph = candidates.graph
+    assert candidates.importance is not None
+    places = {edge.name: place for place, edge in enumerate(graph.edges)}
+    branches = [places[f"blocks.{number}.branch"] for number in range(9)]
+    importance = candidates.importance.clone()
+    importance[branches] = torch.tensor([900.0, 700, 800, 0.9, 0.7, 0.8, 0.009, 0.008, 0.007], dtype=torch.float64)
+    candidates = replace(candidates, importance=importance)
+    gates = thinned(candidates)
+    assert gates is not None
+    assert bool(within_all(candidates.budgets, gates[None]).all())
+    live = graph.live(gates[None])[0]
+    widths = [int(live[list(graph.bundles[f"blocks.{number}.conv1"])].sum()) for number in range(9)]
+    assert all(bool(live[branch]) == (width > 0) for branch, width in zip(branches, widths, strict=True))
+    assert sum(0 < width < 8 for width in widths) <= 2, "narrowed is only what fills the budget up"
+    for first, second, third in ((0, 2, 1), (3, 5, 4), (6, 7, 8)):
+        assert widths[first] >= widths[second] >= widths[third] == 0
+    assert all(widths[first] == 8 for first in (3, 6)), "the best of every stage"
+
+
 def proposing(budget: str, slices: int = 8) -> Candidates:
     """The candidates of a ResNet-20, with the importance of noise."""
     torch.manual_seed(0)
@@ -238,4 +262,7 @@ def proposing(budget: str, slices: int = 8) -> Candidates:
     budgets = parse_all([budget], net)
     start = importance_start(budgets, net.graph, found.edges, check(profile(budgets)))
     distribution = start.distribution(net.graph)
-    return Candidates(net.graph, budgets, distribution, start, lambda purpose: torch.Generator(), list, found.edges)
+    source = torch.Generator()
+    return Candidates(
+        net.graph, budgets, distribution, start, lambda purpose: source, list, found.edges, stages_of(net)
+    )

@@ -16,6 +16,7 @@ from torch import Tensor
 from budgetnet.budgets.budget import Budget, proven_within, tightened
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture, Graph
+from budgetnet.network.supernet import SuperNetwork
 from budgetnet.strategies.local_search import Candidate, Moves, Score, local_search, samples
 from budgetnet.strategies.race import field_of
 from budgetnet.strategies.start import Start, marginal_costs, relative_costs
@@ -30,6 +31,13 @@ TAKEN_PER_RANDOM = 2
 """How many of those are looked at for each random candidate."""
 
 
+def stages_of(net: SuperNetwork) -> Tensor:
+    """A number for every edge, the same for edges that lead to values of one shape."""
+    shapes = [net.shapes.sums[target] for target in net.graph.targets]
+    numbers = {shape: number for number, shape in enumerate(dict.fromkeys(shapes))}
+    return torch.tensor([numbers[shape] for shape in shapes])
+
+
 @dataclass(frozen=True)
 class Candidates:
     """Proposes architectures by Γ, by the budgets and, where these are measured, by evidence.
@@ -42,6 +50,7 @@ class Candidates:
         generator: Gives the source of randomness of a purpose, always the same one for the same purpose.
         evidence: Gives batches that stand for the data where a cost depends on its input.
         importance: Of every edge, where trained weights say it.
+        stages: A number for every edge, the same for edges that lead to values of one shape.
     """
 
     graph: Graph
@@ -51,6 +60,7 @@ class Candidates:
     generator: Callable[[str], torch.Generator]
     evidence: Callable[[], Sequence[Any]]
     importance: Tensor | None = None
+    stages: Tensor | None = None
 
     def moves(self, purpose: str = "choose", noise: float = 0.0, preference: Tensor | None = None) -> Moves:
         """The moves of the local search, which prefer what Γ does unless they are given another preference."""

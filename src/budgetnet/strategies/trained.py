@@ -39,6 +39,8 @@ LEAST_SHARE = 2 / 3
 """Of the budgets that a network with something of every layer may cost for narrowing to be enough."""
 CHEAP_SHARE = 0.2
 """Of the full network's cost up to which such a network is cheap."""
+UNIT_STEP = 1e-4
+"""By how much less a unit is preferred than the one before it, whose channels are more important."""
 EPOCHS = 8.0
 """Of the whole training by default: the weights are trained already."""
 
@@ -106,7 +108,7 @@ class Worth:
 
     def always(self, candidates: Candidates) -> Iterator[Tensor]:
         """The candidates, the knapsack that comes first before all others."""
-        moves, packed = candidates.moves("widths"), [narrowed(candidates), knapsack(candidates)]
+        moves, packed = candidates.moves("widths"), [narrowed(candidates), thinned(candidates)]
         widths = [uniform_widths(moves), *(random_widths(moves) for _ in range(RANDOM_WIDTHS))]
         first = packed if narrow_enough(candidates) else reversed(packed)
         yield from (gates for gates in first if gates is not None)
@@ -125,12 +127,44 @@ def knapsack(candidates: Candidates, kept: Tensor | None = None) -> Tensor | Non
         Gates within the budgets; None if there are none.
     """
     assert candidates.importance is not None
-    graph = candidates.graph
-    worth = importance_per_cost(candidates.budgets, graph, candidates.importance)
-    preference = worth if kept is None else torch.where(kept, float(worth.max()) + 1, worth)
+    worth = importance_per_cost(candidates.budgets, candidates.graph, candidates.importance)
+    return _packed(candidates, worth if kept is None else torch.where(kept, float(worth.max()) + 1, worth))
+
+
+def _packed(candidates: Candidates, preference: Tensor) -> Tensor | None:
+    """The full network without the edges of the least preference, filled up by those of the most that still fit."""
     moves = candidates.moves(preference=preference)
-    gates = moves.shrink(graph.full.gates())
+    gates = moves.shrink(candidates.graph.full.gates())
     return None if gates is None else moves.fill(gates)
+
+
+def thinned(candidates: Candidates) -> Tensor | None:
+    """The knapsack that drops whole branches, and fills up with units of the best that it dropped.
+
+    Branches are compared by their importance as a share of the largest in their stage: early ones change every later
+    value, so that their gradients are large, but a network that is trained again does not need them more.
+    """
+    assert candidates.importance is not None
+    graph = candidates.graph
+    importance = _within_stages(candidates.importance, graph, candidates.stages)
+    worth = importance_per_cost(candidates.budgets, graph, importance)
+    most, least = float(worth.max()), float(worth.min())
+    preference = worth.clone()
+    for units in graph.bundles.values():
+        behind = [worth[edge] for edge in graph.outgoing[graph.targets[units[0]]]]
+        above = max(map(float, behind), default=most) - least
+        preference[list(units)] = most + 1 + above - torch.arange(len(units)) * UNIT_STEP
+    return _packed(candidates, preference)
+
+
+def _within_stages(importance: Tensor, graph: Graph, stages: Tensor | None) -> Tensor:
+    """The importance of branches as a share of the largest in their stage."""
+    found = importance.clone()
+    branches = ~graph.fixed & torch.tensor([edge.bundle is None for edge in graph.edges])
+    for stage in [] if stages is None else stages[branches].unique().tolist():
+        mine = branches & (stages == stage)
+        found[mine] = importance[mine] / importance[mine].max().clamp_min(1e-30)
+    return found
 
 
 def something_of_all(graph: Graph) -> Tensor:
