@@ -161,7 +161,7 @@ def _within_stages(importance: Tensor, graph: Graph, stages: Tensor | None) -> T
     """The importance of branches as a share of the largest in their stage."""
     found = importance.clone()
     branches = ~graph.fixed & torch.tensor([edge.bundle is None for edge in graph.edges])
-    for stage in [] if stages is None else stages[branches].unique().tolist():
+    for stage in () if stages is None else set(stages[branches].tolist()):
         mine = branches & (stages == stage)
         found[mine] = importance[mine] / importance[mine].max().clamp_min(1e-30)
     return found
