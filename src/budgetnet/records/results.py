@@ -136,18 +136,14 @@ class Before:
 
     def notes(self) -> list[str]:
         """How the result did against uniform widths in the race, and what it learned from, as sentences."""
-        losses = self.race_losses
-        taught = {"none": "It had no teacher.", "self": "The network before was its teacher."}
-        notes = [taught.get(self.teacher, f"Its teacher was {self.teacher}.")]
+        losses, notes = self.race_losses, []
         if self.uniform:
-            notes.insert(0, "The chosen network has uniform widths: every layer keeps the same share.")
+            notes = ["The chosen network has uniform widths: every layer keeps the same share."]
         elif losses.keys() >= {"chosen", "uniform"}:
-            notes.insert(
-                0,
-                f"The loss of the chosen network in the race was {losses['chosen']:.4f}, that of uniform widths at the "
-                f"same cost {losses['uniform']:.4f}.",
-            )
-        return notes
+            raced = f"The loss of the chosen network in the race was {losses['chosen']:.4f}"
+            notes = [f"{raced}, that of uniform widths at the same cost {losses['uniform']:.4f}."]
+        taught = {"none": "It had no teacher.", "self": "The network before was its teacher."}
+        return [*notes, taught.get(self.teacher, f"Its teacher was {self.teacher}.")]
 
 
 @dataclass(frozen=True)
