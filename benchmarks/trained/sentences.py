@@ -31,8 +31,6 @@ PACKAGES = ("numpy", "scipy", "sklearn", "torch", "dask", "distributed", "PIL", 
 """Beside the standard library."""
 LENGTH, BATCH, LR, EPOCHS = 32, 32, 5e-4, 8.0
 """Tokens of a sentence at most, sentences in a batch, the largest learning rate (AdamW), epochs."""
-RELATIONS = 10.0
-"""Weight of the squared errors of similarities between the sentences of a batch."""
 TRAINED, HELD, PAIRS = 30_000, 1000, 20_000
 """Sentences that are learned from, of validation and of test data each, and pairs of the latter."""
 BAR = 0.95
@@ -116,9 +114,8 @@ def embeddings(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
 
 
 def distance(outputs: Tensor, targets: Tensor) -> Tensor:
-    """1 − cosine, and how far similarities with the other sentences of the batch are off; embeddings have length 1."""
-    off = outputs @ outputs.T - targets @ targets.T
-    return 1 - (outputs * targets).sum(1) + RELATIONS * off.square().mean(1)
+    """1 − cosine; embeddings have length 1."""
+    return 1 - (outputs * targets).sum(1)
 
 
 def cosine(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -140,8 +137,7 @@ def run(study: Study, shares: Sequence[float], seeds: Sequence[int], contestants
 
 def search(ledger: Ledger, out: Path, share: float, count: int = TRAINED, epochs: float = EPOCHS) -> Entry:
     """The entry of the encoder at a share of its time."""
-    training: dict[str, Any] = {"sentences": count, "epochs": epochs, "batch": BATCH, "lr": LR, "length": LENGTH}
-    training |= {"precision": BF16, "relations": RELATIONS}
+    training = {"sentences": count, "epochs": epochs, "batch": BATCH, "lr": LR, "length": LENGTH, "precision": BF16}
     known = {"part": PART, "contestant": "ours", "limit": share, "seed": 0, **training}
     return ledger.run(known, lambda: _make(out / f"sentences-{share:g}-{count}-{epochs:g}", share, count, epochs))
 
