@@ -35,7 +35,7 @@ WITHOUT: Mapping[str, str] = {
     "without race": "racers=1",
     "without local search": "candidates=6",
     "without random racers": "random_racers=0",
-    "samples race": "candidates=6,random_racers=0",
+    "samples race": "candidates=0,random_racers=0",
 }
 """Settings that leave a part of the recipe out."""
 LAST = 50

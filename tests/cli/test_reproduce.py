@@ -79,6 +79,13 @@ def test_a_whole_reproduction(capsys: Capture, tmp_path: Path, monkeypatch: pyte
 
     code, again, err = run_cli(capsys, *arguments)
     assert (code, json.loads(again)) == (0, value), "nothing is run twice"
+    code, said, err = run_cli(capsys, *arguments[:-2], "--out", folder.with_name("second"))
+    assert code == 0, err
+    assert f"copied from the tables beside this one: {fixed['ours']['run']}" in said
+    copy = folder.with_name("second") / "runs" / fixed["ours"]["run"]
+    assert (copy / "weights.safetensors").read_bytes() == (
+        folder / "runs" / fixed["ours"]["run"] / "weights.safetensors"
+    ).read_bytes()
     dynamics_come_from_records(folder / "runs" / found["run"], tmp_path)
 
 

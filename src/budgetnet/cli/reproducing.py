@@ -27,7 +27,7 @@ from budgetnet.reproduce import (
     write_outcome,
 )
 from budgetnet.runs.config import Config
-from budgetnet.runs.sweep import Plan, Swept, check_folder, run_sweep
+from budgetnet.runs.sweep import Plan, Swept, adopt, run_sweep
 from budgetnet.runs.sweep.display import Display
 
 
@@ -56,14 +56,21 @@ def reproduce(
         return _dry_run(plan, models, as_json)
     check_engine(engine, workers, address)
     out = out or Path("reproductions") / f"{entry.name}-{scale}"
+    _adopt_networks(plan, out, quiet)
     swept = _sweep(plan, out / RUNS, engine, workers, address, quiet)
     with working("writing the table", quiet):
         value, missing = write_outcome(entry, scale, plan, models, out)
     return _report(value, swept, missing, out, as_json)
 
 
+def _adopt_networks(plan: Plan, out: Path, quiet: bool) -> None:
+    """Takes fixed networks that a table beside this one has trained; tables of one data set have them in common."""
+    copied = adopt(plan, out / RUNS, sorted(out.parent.glob(f"*/{RUNS}")))
+    if copied and not quiet:
+        click.echo(f"copied from the tables beside this one: {', '.join(copied)}")
+
+
 def _sweep(plan: Plan, out: Path, engine: str, workers: int | None, address: str | None, quiet: bool) -> Swept:
-    check_folder(plan, out)
     open_runs = [name for name in plan if not RunFolder(out / name).finished]
     display = Display(out, open_runs, len(plan) - len(open_runs), quiet)
     with open_engine(engine, plan, out, workers, address) as chosen, Stop(out) as stop, display:

@@ -63,7 +63,7 @@ class Reproduction:
         return found
 
     def _baselines(self, chosen: Setting, models: list[str]) -> list[Method]:
-        return [baseline(chosen, model, self.costs) for model in models]
+        return [baseline(chosen, model, costs_on(self.data)) for model in models]
 
     def _paper_fabrics(self, chosen: Setting) -> Iterator[Method]:
         """C is the cost of the fabrics of 2, 4 and 8 columns.
@@ -86,7 +86,7 @@ class Segmentation(Reproduction):
         """The fabric that is searched is the only baseline."""
         chosen = self.setting(scale)
         limits = [f"{cost}<={share}%" for cost in self.costs for share in (80, 60)]
-        whole = baseline(chosen, f"CNF W={chosen.columns}", self.costs)
+        whole = baseline(chosen, f"CNF W={chosen.columns}", costs_on(self.data))
         return [whole, search(chosen, "B-CNF", chosen.fabric(chosen.columns), limits)]
 
 
@@ -99,11 +99,17 @@ class Dynamics(Reproduction):
         chosen, cost = replace(self.setting(scale), penalties=None), "macs(accounting=paper)"
         limit = chosen.cost("CNF W=2", cost)
         found = search(chosen, "B-CNF", chosen.fabric(8), [f"{cost}<={limit:.0f}"], seeds=(0,))
-        return [baseline(chosen, "CNF W=8", (cost,)), found]
+        return [baseline(chosen, "CNF W=8", costs_on(self.data)), found]
+
+
+def costs_on(data: str) -> tuple[str, ...]:
+    """All costs that tables of a data set have, so that a fixed network is trained once for all of them."""
+    tables = [table for entry in REPRODUCTIONS.values() if entry.data == data for table in entry.tables]
+    return tuple(dict.fromkeys(table.cost for table in tables))
 
 
 def baseline(chosen: Setting, model: str, costs: tuple[str, ...]) -> Method:
-    """One fixed network, measured on every cost of its table."""
+    """One fixed network, measured on every cost that is given."""
     network = chosen.network(model)
     assert network is not None
     space, architecture = network

@@ -17,7 +17,7 @@ from budgetnet.budgets.budget import Budget, proven_within, tightened
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.strategies.local_search import Candidate, Moves, Score, local_search, samples
+from budgetnet.strategies.local_search import Candidate, Moves, Score, Scored, local_search, samples, start_population
 from budgetnet.strategies.race import field_of
 from budgetnet.strategies.start import Start, marginal_costs, relative_costs
 
@@ -148,3 +148,16 @@ class LocalSearch:
         """See `Chooser`."""
         starts = candidates.starts(evaluations, seen)
         return local_search(candidates.moves(), starts, fallback, score, evaluations)
+
+
+class Samples:
+    """Γ's mode, then samples of Γ in the order in which they are drawn; shared weights are not asked."""
+
+    def rank(
+        self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
+    ) -> list[Candidate]:
+        """See `Chooser`."""
+        order = itertools.count()
+        drawn = Scored(lambda gates: float(next(order)), evaluations)
+        start_population(candidates.moves(), candidates.starts(evaluations, ()), fallback, drawn, evaluations)
+        return drawn.ranked

@@ -14,7 +14,7 @@ from budgetnet.budgets.budget import Budget
 from budgetnet.data.feeds import Feed
 from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture, Graph
-from budgetnet.strategies.candidates import Chooser, LocalSearch
+from budgetnet.strategies.candidates import DRAWN_PER_RACER, Chooser, LocalSearch, Samples
 from budgetnet.strategies.phases import Choose, Finish, Phase, Search, WarmUp, steps_of
 from budgetnet.strategies.policy import PolicySettings, default_rate
 from budgetnet.strategies.racing import RunRace
@@ -37,8 +37,8 @@ TIME_SHARES = {"warm-up": 0.02, "search": 0.12, "choose": 0.15, "race": 0.38, "f
 BOUNDED = {
     **dict.fromkeys(("choose_share",), (0.0, 1.0)),
     **dict.fromkeys(("warmup_epochs", "search_epochs", "race_epochs", "final_epochs"), (0.0, math.inf)),
-    **dict.fromkeys(("policy_lr", "random_racers"), (0.0, math.inf)),
-    **dict.fromkeys(("candidates", "choose_examples", "racers", "finalists"), (1.0, math.inf)),
+    **dict.fromkeys(("policy_lr", "random_racers", "candidates"), (0.0, math.inf)),
+    **dict.fromkeys(("choose_examples", "racers", "finalists"), (1.0, math.inf)),
 }
 """The least and the most that a number of a recipe may be; it must be finite."""
 
@@ -254,10 +254,12 @@ class Recipe:
 
     def chooser(self) -> Chooser:
         """What looks for good architectures on shared weights."""
-        return LocalSearch()
+        return LocalSearch() if self.candidates else Samples()
 
     def evaluations(self, train: Feed) -> int:
         """Architectures that may be scored for a finish of this length. A forward pass is a third of a step."""
+        if not self.candidates:
+            return DRAWN_PER_RACER * self.racers
         images = self.choose_examples + RECALIBRATION_BATCHES * self.batch_size
         allowed = self.choose_share * steps_of(self.finish_epochs, train) * self.batch_size / (images / 3)
         return max(LEAST_CANDIDATES, min(self.candidates, int(allowed)))

@@ -14,7 +14,7 @@ from budgetnet.errors import UserError
 from budgetnet.records.folder import RunFolder
 from budgetnet.records.records import Record
 from budgetnet.runs.config import Config
-from budgetnet.runs.sweep import Ending, Order, Plan, make_plan, run_sweep
+from budgetnet.runs.sweep import Ending, Order, Plan, adopt, make_plan, run_sweep
 from budgetnet.runs.sweep.display import Display, Follower
 from budgetnet.runs.sweep.engine import Asked
 from budgetnet.runs.sweep.plan import MOST_RUNS
@@ -248,6 +248,22 @@ def test_a_sweep_may_grow(tmp_path: Path) -> None:
     assert grown.table == run_sweep(PLAN, tmp_path / "at-once", Written(RESULTS)).table
     with pytest.raises(UserError, match="holds another sweep"):
         run_sweep(first, tmp_path / "grown", Written({}))
+
+
+def test_fixed_networks_of_another_sweep_are_copied_and_only_the_same_ones(tmp_path: Path) -> None:
+    run_sweep(PLAN, tmp_path / "a", Written(RESULTS))
+    fixed = [name for name, config in PLAN.items() if config.architecture]
+    changed = {**PLAN, fixed[0]: replace(PLAN[fixed[0]], epochs=3)}
+    (tmp_path / "c").mkdir()
+    assert adopt(changed, tmp_path / "b", [tmp_path / "none", tmp_path / "c", tmp_path / "a"]) == fixed[1:]
+    left = {name: (1.0, 0.5) for name in PLAN if name not in fixed[1:]}
+    swept = run_sweep(changed, tmp_path / "b", Written(left))
+    assert swept.unwell == [], "nothing that was copied is run"
+    before = {row["run"]: row for row in run_sweep(PLAN, tmp_path / "a", Written({})).table}
+    assert [row for row in swept.table if row["run"] in fixed[1:]] == [before[name] for name in fixed[1:]]
+    assert adopt(changed, tmp_path / "b", [tmp_path / "a"]) == [], "what is there stays"
+    with pytest.raises(UserError, match="holds another sweep"):
+        adopt(PLAN, tmp_path / "b", [])
 
 
 def test_records_are_followed_line_by_line_and_after_a_resume(tmp_path: Path) -> None:

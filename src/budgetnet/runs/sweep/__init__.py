@@ -1,7 +1,7 @@
 """Many runs: a plan, an engine that carries it out, the paper's model selection, and one table."""
 
 from budgetnet.runs.sweep.cluster import DaskEngine
-from budgetnet.runs.sweep.control import Swept, check_folder, run_sweep
+from budgetnet.runs.sweep.control import Swept, adopt, check_folder, run_sweep
 from budgetnet.runs.sweep.engine import Ending, Engine, Order
 from budgetnet.runs.sweep.estimates import Estimate, estimates
 from budgetnet.runs.sweep.plan import Plan, make_plan
@@ -16,6 +16,7 @@ __all__ = [
     "Order",
     "Plan",
     "Swept",
+    "adopt",
     "check_folder",
     "estimates",
     "local_engine",

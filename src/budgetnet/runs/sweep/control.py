@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def run_sweep(
     """
     check_folder(plan, out)
     with RunFolder(out).locked():
-        RunFolder(out).write_json(PLAN, {"runs": {name: config.to_dict() for name, config in plan.items()}})
+        _write_plan(plan, out)
         missing = [name for name in plan if not RunFolder(out / name).finished]
         orders = [Order(name, TRAIN, _work(plan, out, [name]), command, tuple(own)) for name in missing]
         unwell = _carry_out(orders, out, engine, should_stop, tell)
@@ -70,12 +71,46 @@ def check_folder(plan: Plan, out: Path) -> None:
         if out.is_dir() and any(path.name != ".lock" for path in out.iterdir()):
             raise UserError(f"{out} holds something else than a sweep; choose another --out")
         return
-    for name, settings in typed(RunFolder(out).read_json(PLAN), _Planned, str(out / PLAN)).runs.items():
+    for name, settings in _planned(out).items():
         if name not in plan or _what(settings) != _what(plan[name].to_dict()):
             raise UserError(
                 f"{out} holds another sweep: its run {name} is missing or different here; "
                 "give the settings that it was started with (more runs are welcome), or choose another --out"
             )
+
+
+def adopt(plan: Plan, out: Path, others: Iterable[Path]) -> list[str]:
+    """Copies fixed architectures that other sweeps have trained with the same name and settings.
+
+    Args:
+        plan: What is wanted.
+        out: The folder of its sweep.
+        others: Folders of sweeps.
+
+    Returns:
+        The names of the runs that were copied.
+    """
+    check_folder(plan, out)
+    copied: list[str] = []
+    with RunFolder(out).locked():
+        _write_plan(plan, out)
+        wanted = {name: config for name, config in plan.items() if not _is_search(config)}
+        for other in others:
+            known = _planned(other) if (other / PLAN).is_file() else {}
+            for name in [name for name in wanted if name in known and not (out / name).exists()]:
+                same = _what(known[name]) == _what(wanted[name].to_dict())
+                if same and RunFolder(other / name).finished and not (other / name).is_symlink():
+                    shutil.copytree(other / name, out / name, symlinks=True)
+                    copied.append(name)
+    return copied
+
+
+def _write_plan(plan: Plan, out: Path) -> None:
+    RunFolder(out).write_json(PLAN, {"runs": {name: config.to_dict() for name, config in plan.items()}})
+
+
+def _planned(out: Path) -> Mapping[str, Mapping[str, Any]]:
+    return typed(RunFolder(out).read_json(PLAN), _Planned, str(out / PLAN)).runs
 
 
 @dataclass(frozen=True)
