@@ -269,9 +269,13 @@ def test_estimates_grow_with_what_is_computed() -> None:
 
 
 def test_a_reduced_search_is_the_papers_recipe_with_a_rate_for_its_length() -> None:
-    """175,781 steps of 64 draws at a rate of 0.001; ours has 156.25 steps an epoch of 8 draws, in 20 of 24 epochs."""
+    """175,781 steps of 64 draws at a rate of 0.001; ours has 156.25 steps an epoch of 8 draws, in 20 of 24 epochs.
+
+    Four times that again, so that Γ decides early. Part Labels: 30 of 40 epochs, 46.875 steps each.
+    """
     for name in REPRODUCTIONS:
         runs, _ = plan(name, "reduced")
         searches = [config for config in runs.values() if config.architecture is None]
         assert all(config.groups == 8 and str(config.recipe).startswith("paper:policy_lr=") for config in searches)
-    assert REDUCED["cifar10"].recipe == f"paper:policy_lr={1e-3 * 175_781.25 * 64 / (20 * 156.25 * 8):.3g}"
+    assert REDUCED["cifar10"].recipe == f"paper:policy_lr={4e-3 * 175_781.25 * 64 / (20 * 156.25 * 8):.3g}"
+    assert REDUCED["part-labels"].recipe == f"paper:policy_lr={4e-3 * 175_781.25 * 64 / (30 * 46.875 * 8):.3g}"

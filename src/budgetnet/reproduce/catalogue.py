@@ -16,6 +16,8 @@ FULL_RESNETS = (20, 32, 44, 56, 110)
 SMALL_RESNETS = (8, 14, 20, 26)
 """Reduced budgets are shares of the cost of ResNet-20."""
 COLUMNS, SMALL_COLUMNS = (1, 2, 4, 8), (1, 2, 4)
+STEPS_PENALTY = "1"
+"""The λ of reduced searches under steps, of which there are many."""
 RESNET_SHARES = {"macs": (30, 60, 100), "params": (30, 60, 100), "steps": (50, 75, 100)}
 """Reduced budgets in percent of ResNet-20's cost."""
 FABRIC_SHARES: Mapping[str, tuple[float, ...]] = {"macs": (4.5, 10, 25), "params": (10, 25), "steps": (40, 60)}
@@ -143,13 +145,17 @@ def _small_resnets(chosen: Setting, costs: tuple[str, ...]) -> Iterator[Method]:
     for cost in costs:
         whole = chosen.cost("ResNet-20", cost)
         limits = [f"{cost}<={whole * share / 100:.0f}" for share in RESNET_SHARES[_kind(cost)]]
-        yield search(chosen, "B-ResNet", chosen.resnets(3), limits)
+        yield search(_few(chosen, cost), "B-ResNet", chosen.resnets(3), limits)
 
 
 def _small_fabrics(chosen: Setting, costs: tuple[str, ...]) -> Iterator[Method]:
     for cost in costs:
         limits = [f"{cost}<={share}%" for share in FABRIC_SHARES[_kind(cost)]]
-        yield search(chosen, "B-CNF", chosen.fabric(chosen.columns), limits)
+        yield search(_few(chosen, cost), "B-CNF", chosen.fabric(chosen.columns), limits)
+
+
+def _few(chosen: Setting, cost: str) -> Setting:
+    return replace(chosen, penalties=STEPS_PENALTY) if _kind(cost) == "steps" else chosen
 
 
 def _kind(cost: str) -> str:
