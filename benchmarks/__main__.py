@@ -17,7 +17,10 @@ from typing import Any
 from benchmarks._common import RESULTS, table
 
 NEEDS_DATA = frozenset(
-    {"costs_shape", "curve", "distillation", "learns", "quality", "ranking", "segmentation", "trained"}
+    {
+        *("ablation", "costs_shape", "curve", "distillation", "learns", "paper_method", "quality", "ranking"),
+        *("rivals", "segmentation", "trained"),
+    }
 )
 
 

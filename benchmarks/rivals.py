@@ -1,11 +1,12 @@
 """What do the systems do that the paper compares with? LCCL and MSDNet, trained by our trainer on the reduced protocol.
 
-CIFAR-10 at 16×16, 10,000 images, as `budgetnet reproduce` at reduced scale. LCCL: 20 and 32 layers of 8, 16 and 32
-channels; its multiply-adds are a mean over the test images. MSDNet: two scales, since a third would be 4×4 and leave
-nothing for a classifier to shrink; an exit's multiply-adds are those of all layers and classifiers up to it. Schedules
-are the published ones, as shares of the epochs. Every row is kept in the file as it comes.
+CIFAR-10 at 16×16, 10,000 images, as `budgetnet reproduce` at reduced scale, or CIFAR-100 with 20,000. LCCL: 20 and 32
+layers of 8, 16 and 32 channels; its multiply-adds are a mean over the test images. MSDNet: two scales, since a third
+would be 4×4 and leave nothing for a classifier to shrink; an exit's multiply-adds are those of all layers and
+classifiers up to it. Schedules are the published ones, as shares of the epochs. Every row is kept in the file as it
+comes.
 
-    python -m benchmarks.rivals --data-root DATA [--seeds 0,1,2] [--epochs 24]
+    python -m benchmarks.rivals --data-root DATA [--data cifar10] [--models LCCL,MSDNet] [--seeds 0,1,2] [--epochs 24]
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from budgetnet.data.catalogue import load
 from budgetnet.data.feeds import Feed
 from budgetnet.reproduce.lccl import LCCL, mean_macs
 from budgetnet.reproduce.msdnet import MSDNet, Settings, exit_losses
+from budgetnet.reproduce.settings import REDUCED, Setting
 from budgetnet.training.device import Device
 from budgetnet.training.evaluation import judge
 from budgetnet.training.fits import Course, Fit
@@ -34,7 +36,6 @@ from budgetnet.training.schedules import Rate, step_decay
 from budgetnet.training.tasks import Task
 from budgetnet.training.trainer import Trainer
 
-DATA, SHAPE = "cifar10:size=16,limit=10000", (3, 16, 16)
 DEPTHS = (20, 32)
 SMALL = Settings(exits=4, channels=8, growth=4, factors=(1, 2), exit_channels=32)
 LR, MOMENTUM, WEIGHT_DECAY = 0.1, 0.9, 1e-4
@@ -109,39 +110,49 @@ def scores(module: nn.Module, feeds: list[Feed]) -> dict[str, float]:
     }
 
 
-def feeds_of(root: str, batch: int, seed: int) -> list[Feed]:
+@dataclass(frozen=True)
+class Protocol:
+    """The data, where they are, and for how long networks are trained on them."""
+
+    setting: Setting
+    root: str
+    epochs: float
+
+
+def feeds_of(protocol: Protocol, batch: int, seed: int) -> list[Feed]:
     """Training, validation and test batches."""
-    data = load(DATA, root)
+    data = load(protocol.setting.data, protocol.root)
     device = Device()
     splits = ((data.train, data.augmentation), (data.validation, None), (data.test, None))
     return [device.feed(split, batch, seed, augmentation) for split, augmentation in splits]
 
 
-def lccl_rows(depth: int, seed: int, epochs: float, root: str) -> Iterator[dict[str, Any]]:
+def lccl_rows(depth: int, seed: int, protocol: Protocol) -> Iterator[dict[str, Any]]:
     """One network: its mean cost over the test images."""
-    feeds = feeds_of(root, 128, seed)
+    feeds, classes = feeds_of(protocol, 128, seed), protocol.setting.classes
     torch.manual_seed(seed)
-    net = trained(lambda: LCCL(depth, channels=8), Task(), lccl_rate, feeds, epochs)
+    net = trained(lambda: LCCL(depth, classes, channels=8), Task(), lccl_rate, feeds, protocol.epochs)
     assert isinstance(net, LCCL)
     cost = mean_macs(net, (inputs for inputs, _ in feeds[2].evaluation()))
     yield {"model": f"LCCL (ResNet-{depth})", "seed": seed, "macs": cost, **scores(net, feeds)}
 
 
-def msdnet_rows(seed: int, epochs: float, root: str) -> Iterator[dict[str, Any]]:
+def msdnet_rows(seed: int, protocol: Protocol) -> Iterator[dict[str, Any]]:
     """A row for every exit."""
-    feeds = feeds_of(root, 64, seed)
+    feeds = feeds_of(protocol, 64, seed)
+    settings = replace(SMALL, classes=protocol.setting.classes)
     torch.manual_seed(seed)
     task = Task(all_exits, last_exit)  # type: ignore[arg-type]
-    net = trained(lambda: Exits(MSDNet(SMALL)), task, msdnet_rate, feeds, epochs)
+    net = trained(lambda: Exits(MSDNet(settings)), task, msdnet_rate, feeds, protocol.epochs)
     assert isinstance(net, Exits)
     for number in range(SMALL.exits):
         part = net.net.up_to(number).eval()
-        cost = count(part, torch.zeros(1, *SHAPE)).macs
+        cost = count(part, torch.zeros(1, *protocol.setting.shape)).macs
         name = f"MSDNet, exit at layer {SMALL.base + number * SMALL.step}"
         yield {"model": name, "seed": seed, "macs": cost, **scores(part, feeds)}
 
 
-RUNS: Mapping[str, Callable[[int, float, str], Iterator[dict[str, Any]]]] = {
+RUNS: Mapping[str, Callable[[int, Protocol], Iterator[dict[str, Any]]]] = {
     **{f"LCCL (ResNet-{depth})": functools.partial(lccl_rows, depth) for depth in DEPTHS},
     "MSDNet": msdnet_rows,
 }
@@ -162,17 +173,22 @@ def main() -> None:
     add_data_root(parser)
     parser.add_argument("--seeds", type=numbers, default="0,1,2")
     parser.add_argument("--epochs", type=float, default=24.0)
+    parser.add_argument("--data", choices=("cifar10", "cifar100"), default="cifar10")
+    parser.add_argument("--models", default="LCCL,MSDNet", help="beginnings of their names")
     given = parser.parse_args()
     pin_threads(1)
-    path = RESULTS / "rivals.json"
+    variant = "" if given.data == "cifar10" else given.data
+    protocol = Protocol(REDUCED[given.data], given.data_root, given.epochs)
+    path = RESULTS / f"{'_'.join(filter(None, ['rivals', variant]))}.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     rows: list[dict[str, Any]] = before["rows"] if before.get("epochs") == given.epochs else []
-    for seed, name in itertools.product(given.seeds, RUNS):
+    asked = [name for name in RUNS if name.startswith(tuple(given.models.split(",")))]
+    for seed, name in itertools.product(given.seeds, asked):
         if any(row["seed"] == seed and row["model"].startswith(name) for row in rows):
             continue
-        rows += RUNS[name](seed, given.epochs, given.data_root)
-        about = {"protocol": f"reduced: {DATA}", "epochs": given.epochs, "seeds": given.seeds}
-        write_result("rivals", {**about, "models": summary(rows), "rows": rows})
+        rows += RUNS[name](seed, protocol)
+        about = {"protocol": f"reduced: {protocol.setting.data}", "epochs": given.epochs, "seeds": given.seeds}
+        write_result("rivals", {**about, "models": summary(rows), "rows": rows}, variant)
 
 
 if __name__ == "__main__":
