@@ -2,7 +2,7 @@
 
 Each protocol has a ledger of them beside its results (`benchmarks/_ledger.py`). A random opponent is a connected
 sub-architecture that costs 90 to 100 % of a budget, every edge being equally probable; the i-th one of a budget is
-trained with seed i. `Evolution` and `LocalOnly` choose on the shared weights of a search without asking Γ.
+trained with seed i, for as many epochs as what a search found, or for as many seconds as the whole search took.
 """
 
 from __future__ import annotations
@@ -11,18 +11,15 @@ import argparse
 import hashlib
 import itertools
 import json
-import math
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from benchmarks._common import RESULTS, add_data_root
 from benchmarks._ledger import Ledger, Network
@@ -31,17 +28,13 @@ from budgetnet.naming.files import write_file
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.records.folder import RunFolder
-from budgetnet.runs.config import Config
-from budgetnet.runs.execute import Options, execute
-from budgetnet.runs.job import prepare
 from budgetnet.spaces import build
-from budgetnet.strategies.candidates import Candidates, Chooser
-from budgetnet.strategies.local_search import TRIES, Candidate, Moves, Score, Scored, climb, samples, start_population
-from budgetnet.strategies.recipes import Recipe
+from budgetnet.strategies.recipes import TIME_SHARES
 
 RANGE = (0.9, 1.0)
 """Of the budget that a random sub-architecture costs."""
+MOST_TIMES = 8
+"""Times the usual epochs that a network may be trained for where the seconds are limited: more than they allow."""
 
 
 @dataclass(frozen=True)
@@ -112,82 +105,6 @@ Point = tuple[float, float]
 """Multiply-adds and test accuracy."""
 
 
-class Blind:
-    """A chooser that does not ask Γ: starts are samples of its start, and all edges are liked alike."""
-
-    def rank(
-        self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
-    ) -> list[Candidate]:
-        """See `budgetnet.strategies.candidates.Chooser`."""
-        start = candidates.start.distribution(candidates.graph)
-        alike = torch.zeros(len(candidates.graph.edges))
-        moves = candidates.moves(noise=1.0, preference=alike)
-        starts = samples(start, candidates.moves("starts", 1.0, alike), evaluations)
-        scored = Scored(score, evaluations)
-        self.look(moves, start_population(moves, starts, fallback, scored, self.first(evaluations)), scored)
-        return scored.ranked
-
-    def first(self, evaluations: int) -> int:
-        """How many starts are scored."""
-        raise NotImplementedError
-
-    def look(self, moves: Moves, population: Sequence[Candidate], scored: Scored) -> None:
-        """Spends the evaluations that are left."""
-        raise NotImplementedError
-
-
-class LocalOnly(Blind):
-    """Local search that climbs from one start."""
-
-    def first(self, evaluations: int) -> int:
-        """One."""
-        return 1
-
-    def look(self, moves: Moves, population: Sequence[Candidate], scored: Scored) -> None:
-        """Climbs."""
-        climb(moves, scored)
-
-
-class Evolution(Blind):
-    """Regularised evolution (Real et al., 2019) of a population of a quarter of the evaluations."""
-
-    def first(self, evaluations: int) -> int:
-        """A quarter of them."""
-        return evaluations // 4
-
-    def look(self, moves: Moves, population: Sequence[Candidate], scored: Scored) -> None:
-        """The best of a random quarter has a child, which takes the place of the oldest."""
-        living, size = deque(population), math.ceil(len(population) / 4) + 1
-        for _ in range(TRIES * scored.left):
-            if not scored.left:
-                break
-            drawn = torch.randint(len(living), (size,), generator=moves.generator).tolist()
-            child = moves.neighbour(min((living[i] for i in drawn), key=lambda one: one.score).gates)
-            if child is not None:
-                living.append(scored(child))
-                living.popleft()
-
-
-CHOOSERS: dict[str, type[Blind]] = {"evolution": Evolution, "local": LocalOnly}
-
-
-@dataclass(frozen=True)
-class ChosenBy(Recipe):
-    """A recipe whose candidates another chooser looks for; none of its racers is random."""
-
-    other: str = "evolution"
-
-    def chooser(self) -> Chooser:
-        """The other one."""
-        return CHOOSERS[self.other]()
-
-
-def chosen_by(name: str, recipe: Recipe) -> ChosenBy:
-    """A recipe with another chooser."""
-    values = {field.name: getattr(recipe, field.name) for field in fields(Recipe)}
-    return ChosenBy(**{**values, "name": f"{recipe.name} chosen by {name}", "random_racers": 0}, other=name)
-
-
 def random_architectures(net: SuperNetwork, maximum: float, count: int, seed: int) -> list[Architecture]:
     """Connected sub-architectures that cost 90 to 100 % of a maximum, all edges being equally probable."""
     generator, cost = torch.Generator().manual_seed(seed), macs(net)
@@ -241,43 +158,31 @@ class Opponents:
         usual = Path("sweeps/quality") if name == "resnet" else Path(f"sweeps/quality-{name}")
         return cls(PROTOCOLS[name], arguments.out or usual, arguments.data_root)
 
-    def random(self, share: float, count: int, longer: float = 1.0) -> Table:
-        """A row for each random sub-architecture of a budget, trained for so many times the usual epochs."""
+    def random(self, share: float, count: int) -> Table:
+        """A row for each random sub-architecture of a budget."""
+        return self._trained(self._networks(share, count), self.protocol.epochs)
+
+    def timed(self, share: float, number: int, seconds: float) -> dict[str, Any]:
+        """A random sub-architecture, trained for so many seconds; not in the ledger, since machines differ."""
+        network = self._networks(share, number + 1)[number]
+        run = {"architectures": [network.architecture], "seeds": [network.seed]}
+        name, limit = f"{network.name}-{self.protocol.epochs:g}-{seconds:.0f}s", seconds / TIME_SHARES["finish"]
+        (row,) = self.sweep(name, [run], epochs=MOST_TIMES * self.protocol.epochs, max_time=limit)
+        return row
+
+    def _networks(self, share: float, count: int) -> list[Network]:
         protocol, networks = self.protocol, []
         found = random_architectures(protocol.build(), share * protocol.whole, count, seed=round(1000 * share))
         for i, architecture in enumerate(found):
             path = self.out / f"random-{share:g}-{i}.json"
             write_file(path, (architecture.to_json() + "\n").encode())
             networks.append(Network(path.stem, str(path), i, tuple(edge.name for edge in architecture)))
-        return self._trained(networks, longer * protocol.epochs)
+        return networks
 
     def hand_made(self, seeds: Sequence[int]) -> Table:
         """A row for each hand-made network and seed."""
         pairs = itertools.product(self.protocol.hand_made, seeds)
         return self._trained([Network(text, text, seed) for text, seed in pairs], self.protocol.epochs)
-
-    def chosen_by(self, name: str, recipe: str, share: float, seeds: Sequence[int]) -> Table:
-        """A row for each search of a recipe with another chooser; those that are finished are not run again."""
-        rows, protocol = [], self.protocol
-        for seed in seeds:
-            config = Config(
-                space=protocol.space,
-                data=protocol.data,
-                data_root=self.data_root,
-                recipe=recipe,
-                epochs=protocol.epochs,
-                budgets=(protocol.budget(share),),
-                seed=seed,
-                threads=1,
-            )
-            out, job = self.out / f"{name}-{share:g}" / f"seed-{seed}", prepare(config)
-            assert isinstance(job.recipe, Recipe)
-            if not RunFolder(out).finished:
-                execute(replace(job, recipe=chosen_by(name, job.recipe)), out, Options(quiet=True, resume=True))
-            summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-            scores = {part: summary[f"{part}_accuracy"] for part in ("validation", "test")}
-            rows.append({"run": out.name, "seed": seed, "macs": summary["macs"], "params": summary["params"], **scores})
-        return rows
 
     def _trained(self, networks: Sequence[Network], epochs: float) -> Table:
         """The ledger's entries of these networks; those that it does not have are trained, in a sweep of their own."""

@@ -1,8 +1,10 @@
-"""Which parts of the default recipe pay? Each is left out, with a Γ that hardly moves and with one that decides.
+"""Which parts of the default recipe pay? Each is left out.
 
 The protocols are those of `benchmarks/_opponents.py`. Every variant is run with every seed, so that differences are
 paired. The file is written after each run, and what it has is not run again. `entropy` is that of Γ at the end of the
-search, in bits an edge; `used` is the mean cost of Γ's samples then, as a share of the budget.
+search, in bits an edge; `used` is the mean cost of Γ's samples then, as a share of the budget. The files
+`recipe_parts_*.json` are of this program at an earlier commit, whose recipe had more parts to leave out: they are why
+it has fewer now.
 
     python -m benchmarks.ablation --data-root DATA [--protocol resnet] [--shares 0.3] [--seeds 0,1,2,3,4]
         [--variants default,race alone,…] [--epochs 16] [--out FOLDER]
@@ -26,35 +28,25 @@ from budgetnet.strategies.policy import default_rate
 from budgetnet.strategies.recipes import Recipe
 
 DEFAULT = "default"
-DECIDES = 16
-"""Times the usual rate of Γ, at which it becomes deterministic within the search."""
 BATCHES = 30_000 // 128
-"""Of an epoch, for that rate."""
-WITHOUT: Mapping[str, str] = {
-    "": "",
-    "without race": "racers=1",
-    "without local search": "candidates=6",
-    "without random racers": "random_racers=0",
-    "samples race": "candidates=0,random_racers=0",
-}
-"""Settings that leave a part of the recipe out."""
+"""Of an epoch, for Γ's rate."""
+SLOWER = 16
+"""By how much Γ's rate is divided for it to hardly move."""
 LAST = 50
 """Steps at the end of a search over which the cost of samples is averaged."""
-ALONE = "warmup_epochs=0,search_epochs=0,candidates=6,random_racers=4"
-"""A race of random samples: no Γ, no shared weights, no local search."""
 
 
 def variants(epochs: float) -> dict[str, str]:
     """Recipes by the names of the variants."""
     usual = choose("fast", epochs, "classification")
     assert isinstance(usual, Recipe)
-    rate = f"policy_lr={DECIDES * default_rate(round(usual.search_epochs * BATCHES)):.5f}"
-    found = {DEFAULT: "fast", "race alone": f"fast:{ALONE}"}
-    for name, settings in WITHOUT.items():
-        if name:
-            found[name] = f"fast:{settings}"
-        found[f"Γ decides {name}".strip()] = ",".join(part for part in (f"fast:{rate}", settings) if part)
-    return found
+    rate = default_rate(round(usual.search_epochs * BATCHES)) / SLOWER
+    return {
+        DEFAULT: "fast",
+        "race alone": "fast:warmup_epochs=0,search_epochs=0",
+        "without the race": "fast:racers=1",
+        "Γ hardly moves": f"fast:policy_lr={rate:.5f}",
+    }
 
 
 @dataclass(frozen=True)

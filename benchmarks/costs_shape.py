@@ -22,7 +22,6 @@ from PIL import Image
 
 from benchmarks._common import RESULTS, add_data_root, numbers, shares, summarise, write_result
 from benchmarks._opponents import PROTOCOLS, Opponents, Row, Table
-from benchmarks.quality import Comparison
 from budgetnet.costs import bind, steps
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
@@ -85,11 +84,12 @@ def main() -> None:
 
 def _scales(out: Path, data_root: str, share: float, seeds: Sequence[int]) -> dict[str, Any]:
     fabric, net = Opponents(NEURAL, out / "quality-neural", data_root), NEURAL.build()
-    by_macs = Comparison(fabric, "fast", seeds).part("search", share)
-    runs, folder = {"budgets": [f"params<={share:.0%}"], "seeds": list(seeds)}, f"fast-params-{share:g}"
-    by_params = fabric.sweep(folder, [runs], test_all=True)
-    table = [*by_macs, *by_params]
-    found = [*_found(net, fabric.out / f"fast-{share:g}", by_macs), *_found(net, fabric.out / folder, by_params)]
+    table, found = [], []
+    for cost, limit in (("macs", NEURAL.budget(share)), ("params", f"params<={share:.0%}")):
+        folder = f"fast-{cost}-{share:g}"
+        rows = fabric.sweep(folder, [{"budgets": [limit], "seeds": list(seeds)}], test_all=True)
+        table += rows
+        found += _found(net, fabric.out / folder, rows)
     pairs = list(zip(table, found, strict=True))
     draw(net, f"costs_macs_params_{100 * share:.0f}.png", [pair for pair in pairs if pair[0]["seed"] == seeds[0]])
     by_cost = {

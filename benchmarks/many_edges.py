@@ -24,7 +24,7 @@ from budgetnet.budgets.budget import Budget, parse_all
 from budgetnet.budgets.feasibility import check, profile
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.strategies.local_search import Moves
+from budgetnet.strategies.moves import Moves
 from budgetnet.strategies.start import budgeted_start, marginal_costs
 
 BLOCKS = (8, 33)

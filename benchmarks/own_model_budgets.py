@@ -78,7 +78,7 @@ def made(name: str, seed: int = 0) -> SuperNetwork:
 
 def recipe() -> TrainedRecipe:
     """The recipe for trained weights, over in a moment."""
-    sizes = {"batch_size": 64, "groups": 4, "choose_examples": 64, "candidates": 6, "importance_examples": 96}
+    sizes = {"batch_size": 64, "groups": 4, "choose_examples": 64, "importance_examples": 96}
     return trained(1).changed({**sizes, "race_epochs": 0.5})
 
 

@@ -63,7 +63,7 @@ def short(**changes: Any) -> Recipe:
     finish = changes.get("finish_epochs", 2)
     races = {"race_epochs": 0.2 * finish, "final_epochs": 0.3 * finish}
     epochs = {"warmup_epochs": 1, "search_epochs": 2, "finish_epochs": finish, **races}
-    sizes = {"batch_size": 32, "groups": 4, "choose_examples": 64, "candidates": 6}
+    sizes = {"batch_size": 32, "groups": 4, "choose_examples": 64}
     return fast().changed({**epochs, **sizes, **changes})
 
 

@@ -18,7 +18,7 @@ from budgetnet.network.extract import extract
 from budgetnet.records.results import Summary
 from budgetnet.runs.result import Result
 from budgetnet.strategies.importance import measure
-from budgetnet.strategies.local_search import Moves
+from budgetnet.strategies.moves import Moves
 from budgetnet.strategies.recipes import RISE, fast
 from budgetnet.strategies.start import marginal_costs
 from budgetnet.strategies.trained import TrainedRecipe, trained

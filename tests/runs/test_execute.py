@@ -291,7 +291,7 @@ def test_a_budget_left_unused_is_said(tmp_path: Path) -> None:
 def test_a_random_cost_that_is_just_within_its_budget_is_not_a_matter_of_luck(tmp_path: Path) -> None:
     """The bound of the full network's mean is as likely inside as outside; what was chosen by it must stay met."""
     maximum = small_runs.weight_of(mlp().graph.full) * (1 + 1.645 * 0.1 / math.sqrt(400))
-    recipe = short(warmup_epochs=0.2, search_epochs=0.4, finish_epochs=0.2, candidates=3)
+    recipe = short(warmup_epochs=0.2, search_epochs=0.4, finish_epochs=0.2)
     for seed in range(3):
         result = search(tmp_path / str(seed), budgets=[(small_runs.noisy, maximum)], recipe=recipe, seed=seed)
         assert result.met, seed

@@ -1,4 +1,4 @@
-"""Who is looked at: the starts of local search, the racers, and the first candidate that holds."""
+"""Who is looked at: what Γ proposes, the racers, and the first candidate that holds."""
 
 import hashlib
 
@@ -8,9 +8,8 @@ import torch
 from budgetnet.budgets.budget import parse_all, within_all
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture
-from budgetnet.strategies.candidates import Candidates
+from budgetnet.strategies.candidates import Candidates, Samples
 from budgetnet.strategies.race import field_of
-from budgetnet.strategies.recipes import fast
 from budgetnet.strategies.start import Start, relative_costs
 from tests.random_graphs import generator, small_space
 
@@ -28,37 +27,33 @@ def proposer(budget: str = "macs<=40%", learned: float = 0.0) -> Candidates:
 
 def candidates(one: Candidates, count: int = 12) -> list[Architecture]:
     """Candidates, in any order."""
-    return [NET.graph.architecture(gates) for gates in list(one.starts(count, []))[1:]]
+    return [NET.graph.architecture(gates) for gates in list(one.proposals(count))[1:]]
 
 
-@pytest.mark.parametrize("random", [0, 2, 5])
-def test_racers_are_the_best_candidates_and_as_many_samples_as_are_asked_for(random: int) -> None:
+def test_racers_are_the_first_candidates_that_are_well_apart() -> None:
     one = proposer()
     ranked = candidates(one)
-    racers = one.racers(ranked, 6, random)
-    best = field_of([a.live().gates() for a in ranked], relative_costs(one.budgets, NET.graph), 6 - random)
-    assert len(racers) == 6
-    assert [gates.tolist() for gates in racers[: 6 - random]] == [gates.tolist() for gates in best]
-    strange = [gates for gates in racers if NET.graph.architecture(gates) not in ranked]
-    assert len(strange) == random
+    racers = one.racers(ranked, 6)
+    best = field_of([a.live().gates() for a in ranked], relative_costs(one.budgets, NET.graph), 6)
+    assert [gates.tolist() for gates in racers] == [gates.tolist() for gates in best]
     assert bool(within_all(one.budgets, torch.stack(racers)).all())
-    assert [gates.tolist() for gates in one.racers(ranked, 6, random)] == [gates.tolist() for gates in racers]
+    assert [gates.tolist() for gates in one.racers(ranked, 6)] == [gates.tolist() for gates in racers]
 
 
-def test_samples_of_the_race_do_not_ask_what_gamma_has_learned() -> None:
-    """It may have learned from shared weights that mislead; only the filling up prefers what it does."""
-    eager, shy = (proposer(learned=logit).racers([], 4, 4) for logit in (6.0, -6.0))
-    assert [gates.tolist() for gates in eager] == [gates.tolist() for gates in shy]
-
-
-def test_starts_follow_gamma() -> None:
-    sizes = [torch.stack(list(proposer("macs<=99%", logit).starts(8, []))).sum(1).tolist() for logit in (-1.0, 1.0)]
+def test_proposals_follow_gamma() -> None:
+    sizes = [torch.stack(list(proposer("macs<=99%", logit).proposals(8))).sum(1).tolist() for logit in (-1.0, 1.0)]
     assert sizes[0] != sizes[1]
 
 
-def test_what_was_seen_to_be_good_is_a_start() -> None:
-    one, seen = proposer(), candidates(proposer())[0].gates()
-    assert any(torch.equal(gates, seen) for gates in one.starts(3, [seen]))
+def test_the_mode_of_gamma_comes_first_and_nobody_is_scored() -> None:
+    one = proposer(learned=-0.5)
+    found = Samples().rank(one, NET.graph.full.gates(), lambda gates: pytest.fail("scored"), 5)
+    moves = one.moves()
+    mode = moves.shrink(one.learned.mode().gates())
+    assert mode is not None
+    assert torch.equal(found[0], moves.fill(mode))
+    assert len({tuple(gates.tolist()) for gates in found}) == len(found) == 5
+    assert bool(within_all(one.budgets, torch.stack(found)).all())
 
 
 def test_the_first_that_holds_is_chosen_and_those_after_it_come_next() -> None:
@@ -72,7 +67,3 @@ def test_the_first_that_holds_is_chosen_and_those_after_it_come_next() -> None:
     assert trimmed != NET.graph.full
     assert one.budgets[0].meter(trimmed) <= one.budgets[0].maximum
     assert others == [ranked[1]]
-
-
-def test_the_default_has_both_kinds_of_racers() -> None:
-    assert 0 < fast().random_racers < fast().racers

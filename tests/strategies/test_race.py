@@ -271,7 +271,7 @@ def test_a_racer_whose_validation_loss_overflows_is_out() -> None:
 
 def test_a_single_candidate_does_not_race() -> None:
     kept = Kept()
-    make_runner(recipe=short(candidates=1, racers=1), sink=kept, budgets=["macs<=100%"]).run()
+    make_runner(recipe=short(racers=1), sink=kept, budgets=["macs<=100%"]).run()
     assert not any(r.phase == "race" for r in kept.records)
     assert sum(r.kind == "chosen" for r in kept.records) == 1
 

@@ -13,7 +13,7 @@ from budgetnet.strategies.paper import paper
 from budgetnet.strategies.recipes import BOUNDED, OPTIONS, Recipe, fast
 from budgetnet.training import optimization
 from budgetnet.training.optimization import Optimization
-from tests.small_runs import short, vectors
+from tests.small_runs import vectors
 
 
 def test_a_fixed_architecture_trains_as_long_as_the_search_it_is_compared_with() -> None:
@@ -37,9 +37,9 @@ def test_an_unknown_recipe_is_refused_with_those_that_there_are() -> None:
 
 
 def test_a_recipe_takes_options() -> None:
-    recipe = choose("fast:racers=6,choose_share=0.5,policy_lr=0.01,candidates=5", 4, "x")
+    recipe = choose("fast:racers=6,choose_examples=5,policy_lr=0.01", 4, "x")
     assert isinstance(recipe, Recipe)
-    assert (recipe.racers, recipe.choose_share, recipe.policy_lr, recipe.candidates) == (6, 0.5, 0.01, 5)
+    assert (recipe.racers, recipe.choose_examples, recipe.policy_lr) == (6, 5, 0.01)
     assert (recipe.finish_epochs, recipe.weights) == (4, fast().weights)
     assert choose("fast:policy_lr=none", None, "classification") == replace(fast(), name="fast:policy_lr=none")
     assert choose("fast", None, "classification") == fast()
@@ -56,12 +56,12 @@ def test_a_recipe_takes_options() -> None:
         ("paper:racers=3", "no option 'racers=3'"),
         ("paper:lr=0", "lr=0.0 is out of range"),
         ("fast:racers=0", "racers=0 is out of range .* 1 or more"),
-        ("fast:random_racers=-1", "random_racers=-1 .* 0 or more"),
+        ("fast:policy_lr=-1", "policy_lr=-1.0 .* 0 or more"),
         ("fast:lr=0", "lr=0.0 .* above zero"),
         ("fast:lr=inf", "lr=inf .* above zero"),
         ("fast:search_epochs=-2", "search_epochs=-2.0 .* 0 or more"),
         ("fast:momentum=1", "momentum=1.0 .* 0 or more and less than 1"),
-        ("fast:choose_share=1.5", "choose_share=1.5 .* 0 or more and 1 at most"),
+        ("fast:candidates=5", "no option 'candidates=5'"),
         ("fast:weight_decay=nan", "weight_decay=nan .* 0 or more"),
     ],
 )
@@ -80,13 +80,3 @@ def test_every_number_of_a_recipe_has_a_range() -> None:
 
 def test_more_finalists_than_racers_cost_no_more_than_all_of_them() -> None:
     assert replace(fast(), finalists=9).losers_epochs == replace(fast(), finalists=4).losers_epochs == 9
-
-
-def test_candidates_take_their_share_of_the_finish_at_the_most() -> None:
-    forward_only = (1000 + 3 * 32) / 3
-    for epochs in (20, 40, 80):
-        recipe = short(choose_share=0.1, choose_examples=1000, candidates=50, finish_epochs=epochs)
-        assert recipe.evaluations(make_feed(vectors(160), 32, 0)) == max(6, int(0.1 * 5 * epochs * 32 / forward_only))
-    assert short(choose_share=0.1, choose_examples=1000).evaluations(make_feed(vectors(160), 32, 0)) == 6
-    long = short(choose_share=0.1, choose_examples=1000, candidates=50, finish_epochs=10**5)
-    assert long.evaluations(make_feed(vectors(160), 32, 0)) == 50

@@ -47,7 +47,7 @@ def test_a_search_goes_through_its_phases_and_records_them() -> None:
     racers = sum(r.kind == "racer" for r in kept.records)
     assert epochs == {"warm-up": 1, "search": 2, "race": racers, "finish": 1}, "the race is an epoch of the finish"
     assert 2 <= racers <= 6
-    assert sum(r.kind == "candidate" for r in kept.records) >= 1
+    assert not any(r.kind == "candidate" for r in kept.records), "shared weights choose nobody"
     epochs_of_search = [r for r in kept.records if r.kind == "epoch" and r.phase == "search"]
     for name in ("loss", "accuracy", "entropy", "cost/macs", "violation/macs", "lambda/macs", "lr", "policy_lr"):
         assert all(math.isfinite(r.values[name]) for r in epochs_of_search), name
@@ -56,7 +56,7 @@ def test_a_search_goes_through_its_phases_and_records_them() -> None:
     assert len(steps) == 10
     assert {"cost/macs", "lambda/macs", "violation/macs"} <= steps[0].values.keys()
     assert set(outcome.seconds) == set(PHASES[:-1])
-    assert {entry.phase for entry in outcome.archive} == {"search", "choose"}
+    assert {entry.phase for entry in outcome.archive} == {"search"}
 
 
 @pytest.mark.parametrize(("seconds", "epochs"), [(1e9, 0), (-1.0, 2 + 3 + 4)])
@@ -104,7 +104,7 @@ def test_every_result_meets_its_budgets_or_was_refused_before_training(kind: str
     for seed, share in enumerate((12, 27, 40, 58, 77)):
         torch.manual_seed(seed)
         net = mlp(seed=seed) if seed % 2 else mlp(4, seed=seed)
-        recipe = short(warmup_epochs=0.4, search_epochs=0.8, finish_epochs=0.4, candidates=4)
+        recipe = short(warmup_epochs=0.4, search_epochs=0.8, finish_epochs=0.4)
         try:
             runner = make_runner([text.format(share) for text in COSTS[kind]], net, recipe, seed)
         except UserError as error:
@@ -149,7 +149,7 @@ def at(state: dict[str, Any]) -> int:
     return int(state["step"] + behind)
 
 
-@pytest.mark.parametrize("stop", [3, 7, 17, 22, 26, 29, 33])
+@pytest.mark.parametrize("stop", [3, 7, 14, 17, 20, 23, 26])
 def test_a_run_interrupted_after_any_step_goes_on_as_if_nothing_had_been(stop: int) -> None:
     whole, parts = Kept(), Kept()
     expected = make_runner(sink=whole).run()
@@ -229,7 +229,7 @@ def test_a_diverging_run_leaves_a_checkpoint_from_which_a_lower_rate_goes_on(pha
 
 def test_the_time_limit_ends_every_phase_and_the_network_is_finished() -> None:
     times = {"warmup_epochs": 400, "search_epochs": 4000, "race_epochs": 4000, "finish_epochs": 40_000}
-    recipe = short(candidates=48, **times)
+    recipe = short(**times)
     runner = make_runner(recipe=recipe, max_time=3.0)
     outcome = runner.run()
     assert runner.trainer.elapsed() < 6

@@ -16,12 +16,13 @@ from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.records import Kept
 from budgetnet.strategies.candidates import Candidates, stages_of
 from budgetnet.strategies.importance import measure
-from budgetnet.strategies.local_search import Moves
+from budgetnet.strategies.moves import Moves
 from budgetnet.strategies.named import choose
 from budgetnet.strategies.runner import Runner
 from budgetnet.strategies.start import IMPORTANT, importance_start, marginal_costs, needed_units
 from budgetnet.strategies.state import DONE, SearchState
 from budgetnet.strategies.trained import (
+    CANDIDATES,
     CHEAP_SHARE,
     TrainedRecipe,
     Worth,
@@ -112,7 +113,7 @@ def test_the_candidates_include_knapsacks_uniform_and_random_widths() -> None:
         seen.append(gates.numpy().tobytes())
         return float(len(seen))
 
-    Worth().rank(candidates, [], state.fallback.gates(), score, 1)
+    Worth().rank(candidates, state.fallback.gates(), score, CANDIDATES)
     moves = candidates.moves("widths")
     wanted = [knapsack(candidates), narrowed(candidates), uniform_widths(moves), random_widths(moves)]
     for gates in wanted:
@@ -165,7 +166,7 @@ def test_a_recipe_by_name_with_options_and_what_it_refuses() -> None:
     assert isinstance(recipe, TrainedRecipe)
     assert (recipe.racers, recipe.importance_examples, recipe.finish_epochs) == (4, 64, 6)
     assert not recipe.keeps_initial_weights
-    for text in ("trained:importance_examples=0", "trained:search_epochs=1", "trained:random_racers=1"):
+    for text in ("trained:importance_examples=0", "trained:search_epochs=1", "trained:policy_lr=1"):
         with pytest.raises(UserError):
             choose(text, 6, "classification")
     with pytest.raises(UserError, match="no epochs of warm-up or search"):
@@ -187,11 +188,11 @@ def test_a_narrowed_network_keeps_something_of_every_layer_and_comes_first_where
     gates = narrowed(candidates)
     assert gates is not None
     assert all(kept >= 1 for kept, _ in kept_units(state.net, gates))
-    ranked = Worth().rank(candidates, [], state.fallback.gates(), lambda row: -float(row.sum()), 50)
-    assert torch.equal(ranked[0].gates, state.net.graph.live(gates[None])[0]), "whatever the scores say"
-    racers = chooser.field(state, candidates, [state.net.graph.architecture(one.gates) for one in ranked])
+    ranked = Worth().rank(candidates, state.fallback.gates(), lambda row: -float(row.sum()), 50)
+    assert torch.equal(ranked[0], state.net.graph.live(gates[None])[0]), "whatever the scores say"
+    racers = chooser.field(state, candidates, [state.net.graph.architecture(one) for one in ranked])
     assert state.inherited is not None
-    wanted = [row.tolist() for row in (ranked[0].gates, state.inherited.uniform) if row is not None]
+    wanted = [row.tolist() for row in (ranked[0], state.inherited.uniform) if row is not None]
     assert all(row.tolist() in wanted for row in racers)
 
 
@@ -201,12 +202,12 @@ def test_where_narrowing_is_not_enough_the_best_candidate_races_uniform_widths()
         made, state, chooser = prepared(budgets)
         candidates = chooser.candidates(state, made.trainer)
         assert narrow_enough(candidates) is enough
-        ranked = Worth().rank(candidates, [], state.fallback.gates(), lambda row: float(row.sum()), 12)
-        assert bool(within_all(candidates.budgets, torch.stack([one.gates for one in ranked])).all())
-        racing = chooser.field(state, candidates, [state.net.graph.architecture(one.gates) for one in ranked])
+        ranked = Worth().rank(candidates, state.fallback.gates(), lambda row: float(row.sum()), 12)
+        assert bool(within_all(candidates.budgets, torch.stack(ranked)).all())
+        racing = chooser.field(state, candidates, [state.net.graph.architecture(one) for one in ranked])
         assert state.inherited is not None
         assert state.inherited.uniform is not None
-        wanted = (ranked[0].gates, state.inherited.uniform)
+        wanted = (ranked[0], state.inherited.uniform)
         assert 1 <= len(racing) <= 2
         assert all(any(torch.equal(row, gates) for row in racing) for gates in wanted)
 

@@ -15,6 +15,7 @@ import torch
 from budgetnet.data.feeds import Feed
 from budgetnet.data.nested import rows
 from budgetnet.network.graph import Architecture
+from budgetnet.strategies.candidates import Samples
 from budgetnet.strategies.importance import measure
 from budgetnet.strategies.phases import Choose, Finish, Search, WarmUp, steps_of
 from budgetnet.strategies.racing import RunRace
@@ -75,8 +76,9 @@ def _phase(runner: Runner, phase: Any, sample: Architecture, measurement: float)
         batches = min(feed.steps, math.ceil(phase.examples / rows(batch[0])))
         return batches * _seconds(lambda: measure(state.net, trainer.task, [batch]))
     if isinstance(phase, Choose):
-        scored = phase.evaluations * _seconds(lambda: state.archive.score(sample.live().gates(), phase.name, 0))
-        return scored + phase.racers * measurement
+        scored = 0 if isinstance(phase.chooser, Samples) else phase.count
+        score = _seconds(lambda: state.archive.score(sample.live().gates(), phase.name, 0)) if scored else 0.0
+        return scored * score + phase.racers * measurement
     if isinstance(phase, Finish):
         return _alone(runner, phase, sample)
     return 0.0

@@ -1,4 +1,4 @@
-"""Which architectures are looked at: where local search starts, who races, and what is finished in the end.
+"""Which architectures are looked at: what Γ proposes, who races, and what is finished in the end.
 
 Nothing here is trained or remembered: the phases ask, and keep the answers.
 """
@@ -17,7 +17,7 @@ from budgetnet.budgets.budget import Budget, proven_within, tightened
 from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.strategies.local_search import Candidate, Moves, Score, Scored, local_search, samples, start_population
+from budgetnet.strategies.moves import Moves, brought_within, samples
 from budgetnet.strategies.race import field_of
 from budgetnet.strategies.start import Start, marginal_costs, relative_costs
 
@@ -26,9 +26,9 @@ TRIMS = 4
 NOISE = 2.0
 """Standard deviation of the noise on the preference by which samples are filled up, so that they stay different."""
 DRAWN_PER_RACER = 4
-"""Random samples that are drawn for each racer, so that some of them are well apart from the others."""
-TAKEN_PER_RANDOM = 2
-"""How many of those are looked at for each random candidate."""
+"""Architectures that Γ proposes for each racer, so that some of them are well apart from the others."""
+Score = Callable[[Tensor], float]
+"""Validation loss of one architecture, given as a row of gates; lower is better."""
 
 
 def stages_of(net: SuperNetwork) -> Tensor:
@@ -63,37 +63,27 @@ class Candidates:
     stages: Tensor | None = None
 
     def moves(self, purpose: str = "choose", noise: float = 0.0, preference: Tensor | None = None) -> Moves:
-        """The moves of the local search, which prefer what Γ does unless they are given another preference."""
+        """Moves that prefer what Γ does unless they are given another preference."""
         preference = self.learned.logits.detach().cpu() if preference is None else preference
         weights = marginal_costs(self.budgets, self.graph).tolist()
         return Moves(self.graph, self.budgets, preference, weights, self.generator(purpose), noise)
 
-    def starts(self, count: int, seen: Sequence[Tensor]) -> Iterator[Tensor]:
-        """Where local search begins: Γ's mode, the best architectures seen so far, and samples of Γ."""
+    def proposals(self, count: int) -> Iterator[Tensor]:
+        """Γ's mode, then samples of Γ."""
         drawn = samples(self.learned, self.moves("starts", NOISE), count)
-        return itertools.chain([self.learned.mode().gates(), *seen], drawn)
+        return itertools.chain([self.learned.mode().gates()], drawn)
 
-    def racers(self, ranked: Sequence[Architecture], count: int, random: int) -> list[Tensor]:
-        """The racers: the best candidates, and random ones, well apart.
-
-        Networks that Γ's start and shared weights prefer are not always worth training; random candidates, samples
-        with all edges equally likely, know of neither.
+    def racers(self, ranked: Sequence[Architecture], count: int) -> list[Tensor]:
+        """The racers: the first candidates that are well apart from each other.
 
         Args:
             ranked: Candidates, the best first.
             count: Racers at most.
-            random: How many of them are random.
 
         Returns:
             Rows of gates that hold every budget by evidence.
         """
-        weights = relative_costs(self.budgets, self.graph)
-        best = [architecture.live().gates() for architecture in ranked]
-        field = field_of(best, weights, count - random)
-        if random and self.start.equal is not None:
-            equal = EdgeDistribution(self.graph, self.start.equal)
-            drawn = samples(equal, self.moves("random racers", NOISE), DRAWN_PER_RACER * count)
-            field = field_of(list(itertools.islice(drawn, TAKEN_PER_RANDOM * random)), weights, count, field)
+        field = field_of([one.live().gates() for one in ranked], relative_costs(self.budgets, self.graph), count)
         held = [self.trimmed(self.graph.architecture(gates)) for gates in field]
         return [a.gates() for a in dict.fromkeys(held) if a is not None]
 
@@ -119,45 +109,29 @@ class Candidates:
 
 
 class Chooser(Protocol):
-    """Ranks architectures on shared weights."""
+    """Proposes architectures, the best first."""
 
-    def rank(
-        self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
-    ) -> list[Candidate]:
+    def rank(self, candidates: Candidates, fallback: Tensor, score: Score, count: int) -> list[Tensor]:
         """Looks for good architectures.
 
         Args:
-            candidates: Proposes starts and moves.
-            seen: Good architectures that were scored during the search.
+            candidates: Proposes.
             fallback: An architecture within the budgets.
-            score: Scores an architecture.
-            evaluations: How many may be scored.
+            score: Scores an architecture, if it is asked.
+            count: How many are wanted.
 
         Returns:
-            Candidates within the budgets, the best first.
+            Live gates within the budgets, the best first.
         """
         ...
 
 
-class LocalSearch:
-    """The default chooser: feasible-only local search from what Γ has learned."""
-
-    def rank(
-        self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
-    ) -> list[Candidate]:
-        """See `Chooser`."""
-        starts = candidates.starts(evaluations, seen)
-        return local_search(candidates.moves(), starts, fallback, score, evaluations)
-
-
 class Samples:
-    """Γ's mode, then samples of Γ in the order in which they are drawn; shared weights are not asked."""
+    """The default chooser: Γ's mode, then samples of Γ as they are drawn.
 
-    def rank(
-        self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
-    ) -> list[Candidate]:
+    Shared weights are not asked: they hardly rank architectures (`benchmarks/ranking.py`), and Γ has learned from them.
+    """
+
+    def rank(self, candidates: Candidates, fallback: Tensor, score: Score, count: int) -> list[Tensor]:
         """See `Chooser`."""
-        order = itertools.count()
-        drawn = Scored(lambda gates: float(next(order)), evaluations)
-        start_population(candidates.moves(), candidates.starts(evaluations, ()), fallback, drawn, evaluations)
-        return drawn.ranked
+        return brought_within(candidates.moves(), candidates.proposals(count), fallback, count)

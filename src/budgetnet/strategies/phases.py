@@ -15,7 +15,7 @@ from budgetnet.data.feeds import Feed
 from budgetnet.data.seeds import generator_of
 from budgetnet.errors import Interrupted
 from budgetnet.network.graph import Architecture
-from budgetnet.strategies.candidates import Candidates, Chooser, LocalSearch, stages_of
+from budgetnet.strategies.candidates import Candidates, Chooser, Samples, stages_of
 from budgetnet.strategies.race import Race, Rung
 from budgetnet.strategies.sampling import FullStep, SampledStep, Sampling
 from budgetnet.strategies.state import SearchState
@@ -166,32 +166,30 @@ def _seen(state: SearchState) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Choose:
-    """Ranks architectures on shared weights; the best ones race, or the best one is finished.
+    """Takes architectures that Γ proposes; the first ones race, or the first one is finished.
 
     Args:
-        evaluations: Architectures that may be scored.
+        count: Architectures that are looked at.
         seed: What proposals follow from.
         racers: Candidates that race; 1 for no race.
-        random: How many of them are random ones.
         rungs: Epochs and survivors of each rung of the race.
-        chooser: Looks for good architectures.
+        chooser: Proposes architectures.
     """
 
-    evaluations: int
+    count: int
     seed: int
     racers: int = 1
-    random: int = 0
     rungs: Sequence[tuple[float, int]] = ()
-    chooser: Chooser = field(default_factory=LocalSearch)
+    chooser: Chooser = field(default_factory=Samples)
     name: ClassVar[str] = "choose"
 
     def run(self, state: SearchState, trainer: Trainer) -> SearchState:
         """See `Phase`."""
         clock = time.monotonic()
-        trainer.record("phase", self.name, 0, {"steps": self.evaluations}, epoch=0)
+        trainer.record("phase", self.name, 0, {"steps": self.count}, epoch=0)
         candidates, score = self.candidates(state, trainer), _Scorer(state, trainer, self.name)
-        found = self.chooser.rank(candidates, state.archive.best(2), state.fallback.gates(), score, self.evaluations)
-        ranked = [state.net.graph.architecture(candidate.gates) for candidate in found]
+        found = self.chooser.rank(candidates, state.fallback.gates(), score, self.count)
+        ranked = [state.net.graph.architecture(gates) for gates in found]
         racers = self.field(state, candidates, ranked) if self.racers > 1 else []
         if len(racers) > 1:
             origins = [self.origin(state, ranked, gates) for gates in racers]
@@ -206,12 +204,11 @@ class Choose:
 
     def field(self, state: SearchState, candidates: Candidates, ranked: Sequence[Architecture]) -> list[Tensor]:
         """Those who race: rows of gates that hold every budget by evidence."""
-        return candidates.racers(ranked, self.racers, self.random)
+        return candidates.racers(ranked, self.racers)
 
     def origin(self, state: SearchState, ranked: Sequence[Architecture], gates: Tensor) -> str:
-        """Who proposed a racer, for the records: the search, or nobody (`random`)."""
-        known = not self.random or state.net.graph.architecture(gates) in {one.live() for one in ranked}
-        return "search" if known else "random"
+        """What a racer is, for the records: Γ's mode, which is proposed first, or a sample of Γ."""
+        return "mode" if ranked[0].live() == state.net.graph.architecture(gates).live() else "sample"
 
     def _rungs(self, trainer: Trainer) -> tuple[Rung, ...]:
         return tuple((steps_of(epochs, trainer.train), survivors) for epochs, survivors in self.rungs)

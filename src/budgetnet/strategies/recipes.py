@@ -14,13 +14,12 @@ from budgetnet.budgets.budget import Budget
 from budgetnet.data.feeds import Feed
 from budgetnet.errors import UserError
 from budgetnet.network.graph import Architecture, Graph
-from budgetnet.strategies.candidates import DRAWN_PER_RACER, Chooser, LocalSearch, Samples
+from budgetnet.strategies.candidates import DRAWN_PER_RACER
 from budgetnet.strategies.phases import Choose, Finish, Phase, Search, WarmUp, steps_of
 from budgetnet.strategies.policy import PolicySettings, default_rate
 from budgetnet.strategies.racing import RunRace
 from budgetnet.strategies.sampling import Sampling
 from budgetnet.strategies.start import Start, budgeted_start
-from budgetnet.training.evaluation import RECALIBRATION_BATCHES
 from budgetnet.training.optimization import Optimization, within
 from budgetnet.training.schedules import part_of
 
@@ -30,14 +29,11 @@ INHERITED_RISE = 0.05
 """The same where the weights are inherited and need no gentle beginning."""
 EPOCHS = 16.0
 """Of the result alone, by default."""
-LEAST_CANDIDATES = 6
-"""Architectures that are scored on shared weights at least, however short the run."""
 TIME_SHARES = {"warm-up": 0.02, "search": 0.12, "choose": 0.15, "race": 0.38, "finish": 0.92}
 """The share of a time limit by which each phase ends. The rest is for the final evaluation and export."""
 BOUNDED = {
-    **dict.fromkeys(("choose_share",), (0.0, 1.0)),
     **dict.fromkeys(("warmup_epochs", "search_epochs", "race_epochs", "final_epochs"), (0.0, math.inf)),
-    **dict.fromkeys(("policy_lr", "random_racers", "candidates"), (0.0, math.inf)),
+    **dict.fromkeys(("policy_lr",), (0.0, math.inf)),
     **dict.fromkeys(("choose_examples", "racers", "finalists"), (1.0, math.inf)),
 }
 """The least and the most that a number of a recipe may be; it must be finite."""
@@ -128,7 +124,7 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Warm-up, policy gradient, local search, a race, and a long training of the winner.
+    """Warm-up, policy gradient, a race of what Γ proposes, and a long training of the winner.
 
     Args:
         name: As the user wrote it.
@@ -139,13 +135,9 @@ class Recipe:
         groups: Architectures that share a batch.
         penalty: λ at the beginning; it follows the observed violation.
         weights: How weights are trained.
-        policy_lr: Γ's learning rate; None is small enough for noise to move Γ little, whatever the search's length.
-        candidates: Architectures that are scored on shared weights at most; fewer if they would take more than
-            `choose_share` of the finish's compute.
-        choose_share: See `candidates`.
-        choose_examples: Validation examples that each is scored on.
-        racers: Candidates that race; 1 for no race.
-        random_racers: How many of them are samples with all edges equally likely, whatever shared weights say.
+        policy_lr: Γ's learning rate; None follows the length of the search, so that Γ comes equally far.
+        choose_examples: Validation examples that an architecture is scored on with shared weights.
+        racers: Architectures that race: Γ's mode and samples of Γ; 1 to take the mode without a race.
         race_epochs: Epochs of each racer in the first rung.
         finalists: How many of them, if more than one, go on to the second rung.
         final_epochs: Epochs of each finalist in the second rung.
@@ -160,11 +152,8 @@ class Recipe:
     penalty: float = 1.0
     weights: Optimization = field(default_factory=Optimization)
     policy_lr: float | None = None
-    candidates: int = 96
-    choose_share: float = 0.03
     choose_examples: int = 1024
     racers: int = 1
-    random_racers: int = 0
     race_epochs: float = 0.0
     finalists: int = 1
     final_epochs: float = 0.0
@@ -252,18 +241,6 @@ class Recipe:
         rate = default_rate(steps_of(self.search_epochs, train)) if self.policy_lr is None else self.policy_lr
         return PolicySettings(rate, self.penalty)
 
-    def chooser(self) -> Chooser:
-        """What looks for good architectures on shared weights."""
-        return LocalSearch() if self.candidates else Samples()
-
-    def evaluations(self, train: Feed) -> int:
-        """Architectures that may be scored for a finish of this length. A forward pass is a third of a step."""
-        if not self.candidates:
-            return DRAWN_PER_RACER * self.racers
-        images = self.choose_examples + RECALIBRATION_BATCHES * self.batch_size
-        allowed = self.choose_share * steps_of(self.finish_epochs, train) * self.batch_size / (images / 3)
-        return max(LEAST_CANDIDATES, min(self.candidates, int(allowed)))
-
     def phases(self, train: Feed, seed: int, fixed: bool = False) -> tuple[Phase, ...]:
         """See `Strategy`: one learning-rate cycle for warm-up and search together, and one for the finish."""
         finish = Finish(self.finish_epochs, self.weights.rate(RISE if fixed else INHERITED_RISE))
@@ -275,7 +252,7 @@ class Recipe:
         return (
             WarmUp(warmup, part_of(cycle, 0.0, warmup, warmup + search), sampling),
             Search(search, part_of(cycle, warmup, search, warmup + search), sampling),
-            Choose(self.evaluations(train), seed, racers, self.random_racers, self.rungs, self.chooser()),
+            Choose(DRAWN_PER_RACER * racers, seed, racers, self.rungs),
             RunRace(self.weights.lr, self.rungs),
             finish,
         )
@@ -305,7 +282,6 @@ def fast(epochs: float = EPOCHS) -> Recipe:
         warmup_epochs=0.25 * unit,
         search_epochs=1.25 * unit,
         racers=4,
-        random_racers=2,
         race_epochs=unit,
         finalists=2,
         final_epochs=2 * unit,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from budgetnet.network.extract import extract
 from budgetnet.network.graph import Architecture
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.environment import environment
-from budgetnet.strategies.candidates import Candidates, LocalSearch
+from budgetnet.strategies.candidates import Candidates, Samples
 from budgetnet.strategies.policy import Policy, PolicySettings, default_rate
 from budgetnet.strategies.start import budgeted_start
 
@@ -116,8 +115,8 @@ class Searcher:
 
         Args:
             count: How many at most.
-            score: Validation loss of an architecture, lower is better: a local search then ranks them. Without it they
-                are those that Γ has learned to prefer.
+            score: Validation loss of an architecture, lower is better: it then ranks them. Without it Γ's mode comes
+                first, then samples of Γ.
             evaluations: How often `score` may be called.
 
         Returns:
@@ -132,15 +131,10 @@ class Searcher:
             lambda purpose: generator_of(purpose, self.seed, self.asked),
             lambda: [] if self.example is None else [self.example],
         )
-        if score is None:
-            moves = proposals.moves()
-            near = (moves.shrink(gates) for gates in itertools.islice(proposals.starts(4 * count, ()), 4 * count + 1))
-            ranked = [graph.architecture(moves.fill(gates)).live() for gates in near if gates is not None]
-        else:
-            found = LocalSearch().rank(
-                proposals, (), self.fallback.gates(), lambda gates: score(graph.architecture(gates)), evaluations
-            )
-            ranked = [graph.architecture(candidate.gates) for candidate in found]
+        found = Samples().rank(proposals, self.fallback.gates(), lambda gates: 0.0, evaluations if score else 4 * count)
+        ranked = [graph.architecture(gates).live() for gates in found]
+        if score is not None:
+            ranked.sort(key=score)
         return [*dict.fromkeys([*ranked, self.fallback.live()])][:count]
 
     def extract(self, architecture: Architecture) -> fx.GraphModule:

@@ -18,9 +18,9 @@ from budgetnet.errors import UserError
 from budgetnet.naming.files import read_bytes, write_file
 from budgetnet.network.graph import Architecture, Graph
 from budgetnet.strategies import recipes
-from budgetnet.strategies.candidates import Candidates, Chooser
+from budgetnet.strategies.candidates import Candidates, Chooser, Score
 from budgetnet.strategies.importance import Importance, measure
-from budgetnet.strategies.local_search import Candidate, Score, Scored, start_population
+from budgetnet.strategies.moves import brought_within
 from budgetnet.strategies.phases import STREAMS, Choose, Finish, Phase
 from budgetnet.strategies.race import Race
 from budgetnet.strategies.racing import RunRace
@@ -97,14 +97,13 @@ class Worth:
     ends best. Where narrowing is enough, that is the narrowed network, else the one that may drop branches.
     """
 
-    def rank(
-        self, candidates: Candidates, seen: Sequence[Tensor], fallback: Tensor, score: Score, evaluations: int
-    ) -> list[Candidate]:
+    def rank(self, candidates: Candidates, fallback: Tensor, score: Score, count: int) -> list[Tensor]:
         """See `Chooser`: all of these few are scored."""
         always = list(self.always(candidates))
-        scored = Scored(score, len(always))
-        start_population(candidates.moves(), always, fallback, scored, len(always))
-        return sorted(scored.ranked, key=lambda one: not torch.equal(one.gates, always[0]))
+        rows = brought_within(candidates.moves(), always, fallback, count)
+        losses = [score(gates) for gates in rows]
+        order = sorted(range(len(rows)), key=lambda i: (not torch.equal(rows[i], always[0]), losses[i]))
+        return [rows[i] for i in order]
 
     def always(self, candidates: Candidates) -> Iterator[Tensor]:
         """The candidates, the knapsack that comes first before all others."""
@@ -273,14 +272,14 @@ class TrainedRecipe(Recipe):
         racers = self.racers if self.races else 1
         return (
             MeasureImportance(self.importance_examples, self.shared),
-            ChooseInherited(CANDIDATES, seed, racers, 0, self.rungs, Worth()),
+            ChooseInherited(CANDIDATES, seed, racers, self.rungs, Worth()),
             RaceInherited(lr, self.rungs),
             finish,
         )
 
 
 OWN_OPTIONS = tuple(f.name for f in fields(TrainedRecipe) if f.name not in {f.name for f in fields(Recipe)})
-NOT_OPTIONS = ("warmup_epochs", "search_epochs", "policy_lr", "random_racers", "candidates", "choose_share")
+NOT_OPTIONS = ("warmup_epochs", "search_epochs", "policy_lr")
 """Of the default recipe, what this one does without."""
 OPTIONS = (*(name for name in recipes.OPTIONS if name not in NOT_OPTIONS), *OWN_OPTIONS[:-1])
 """Settings that a user may write behind the name of the recipe."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from budgetnet.network.graph import Graph
-from budgetnet.strategies.local_search import Moves
+from budgetnet.strategies.moves import Moves
 
 DROPPED_LAST = 1e6
 """The preference of edges that are no units: branches stay, where the budgets allow it."""

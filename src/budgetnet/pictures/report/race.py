@@ -12,7 +12,12 @@ from budgetnet.records.records import Record
 
 UNJUDGED = 1e299
 """A loss above this was never measured: a time limit left the turn without a step."""
-PROPOSED = {"search": "the search", "random": "chance", "uniform": "uniform widths"}
+PROPOSED = {
+    "mode": "Γ's mode",
+    "sample": "a sample of Γ",
+    "search": "importance",
+    "uniform": "uniform widths",
+}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Feasible-only local search on shared weights: from good starts to better neighbours, never over a budget.
-
-Every candidate fills the remaining budget with further edges.
-"""
+"""Moves that end within the budgets: edges are dropped until every budget holds, and added while one more fits."""
 
 from __future__ import annotations
 
@@ -21,28 +18,11 @@ CLOSE = 0.9
 """The share of a budget that a sample must use to count as close to it: above it little is filled in."""
 ROUNDS, ROUND = 32, 64
 """Samples are drawn in rounds of 64, 32 rounds at most, until enough of them are close to a budget."""
-FIRST_SHARE = 3
-"""One in so many evaluations looks at different starts; the others climb from the best."""
-SWAP_NOISE = 2.0
-"""The spread that is added to the preference when a dropped edge is replaced, so that neighbours differ."""
-TRIES = 4
-"""Attempts for each evaluation that is left; a neighbour that was scored before costs an attempt only."""
-
-Score = Callable[[Tensor], float]
-"""Validation loss of one architecture, given as a row of gates; lower is better."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """An architecture (live gates) that is within the budgets, and its score."""
-
-    gates: Tensor
-    score: float
 
 
 @dataclass(frozen=True)
 class Moves:
-    """The moves of the local search. Edges of the least preference are dropped first, of the most added first.
+    """Edges of the least preference are dropped first, those of the most are added first.
 
     Args:
         graph: The graph.
@@ -125,20 +105,6 @@ class Moves:
             return False
         return bool(within_all(self.budgets, gates[None])[0])
 
-    def neighbour(self, gates: Tensor) -> Tensor | None:
-        """Drops a random live edge, and more until others fit; fills up with others, then with whatever fits.
-
-        So neighbours use up the budgets, and none is a mere part of `gates`. None if there is no other architecture.
-        """
-        live, dropped = gates.nonzero().flatten(), torch.zeros_like(gates)
-        for edge in live[torch.randperm(len(live), generator=self.generator)].tolist():
-            dropped[edge] = True
-            rest = self.graph.live((gates & ~dropped)[None])[0]
-            found = self.fill(self.fill(rest, noise=SWAP_NOISE, without=dropped))
-            if found.any() and not torch.equal(found, gates):
-                return found
-        return None
-
     @property
     def late(self) -> bool:
         """Whether a cost is no longer asked, so that no new architecture is known to fit."""
@@ -190,70 +156,23 @@ def _use(budgets: Sequence[Budget], gates: Tensor) -> list[float]:
     return shares
 
 
-class Scored:
-    """The candidates that were scored, each once, and how many more may be."""
-
-    def __init__(self, score: Score, evaluations: int) -> None:
-        self._score, self._allowed = score, evaluations
-        self.found: dict[bytes, Candidate] = {}
-
-    def __call__(self, gates: Tensor) -> Candidate:
-        """The candidate of these gates, scored if it is new."""
-        key = gates.numpy().tobytes()
-        if key not in self.found:
-            self.found[key] = Candidate(gates, self._score(gates))
-        return self.found[key]
-
-    @property
-    def left(self) -> int:
-        """Evaluations that are left."""
-        return self._allowed - len(self.found)
-
-    @property
-    def ranked(self) -> list[Candidate]:
-        """All candidates, the best first."""
-        return sorted(self.found.values(), key=lambda candidate: candidate.score)
-
-
-def start_population(
-    moves: Moves, starts: Iterable[Tensor], fallback: Tensor, scored: Scored, count: int
-) -> list[Candidate]:
-    """The first `count` different starts that can be brought within the budgets, scored; else the fallback alone."""
-    population = []
-    for start in starts:
-        if (gates := moves.shrink(start)) is not None:
-            population.append(scored(moves.fill(gates)))
-        if len(scored.found) >= max(1, count) or moves.late:
-            break
-    return population or [scored(moves.fill(fallback))]
-
-
-def climb(moves: Moves, scored: Scored) -> None:
-    """Goes from the best candidate to a better neighbour, until no evaluation is left."""
-    for _ in range(TRIES * scored.left):
-        if not scored.left or moves.late:
-            break
-        neighbour = moves.neighbour(scored.ranked[0].gates)
-        if neighbour is not None:
-            scored(neighbour)
-
-
-def local_search(
-    moves: Moves, starts: Iterable[Tensor], fallback: Tensor, score: Score, evaluations: int
-) -> list[Candidate]:
-    """Looks at different starts with a third of the evaluations, then climbs from the best.
+def brought_within(moves: Moves, starts: Iterable[Tensor], fallback: Tensor, count: int) -> list[Tensor]:
+    """The first `count` different starts that can be brought within the budgets, filled up; else the fallback alone.
 
     Args:
         moves: The moves.
-        starts: Rows of gates to start from.
+        starts: Rows of gates.
         fallback: Gates within the budgets, for the case that no start can be brought within them.
-        score: Scores a row of gates.
-        evaluations: Rows that may be scored.
+        count: How many at most.
 
     Returns:
-        The candidates, the best first.
+        Live gates, in the order of the starts.
     """
-    scored = Scored(score, evaluations)
-    start_population(moves, starts, fallback, scored, evaluations // FIRST_SHARE)
-    climb(moves, scored)
-    return scored.ranked
+    found: dict[bytes, Tensor] = {}
+    for start in starts:
+        if (gates := moves.shrink(start)) is not None:
+            filled = moves.fill(gates)
+            found.setdefault(filled.numpy().tobytes(), filled)
+        if len(found) >= count or moves.late:
+            break
+    return list(found.values()) or [moves.fill(fallback)]

@@ -1,7 +1,4 @@
-"""Local search never leaves the budgets, uses them up, and returns the best that it saw."""
-
-import itertools
-import math
+"""Moves never leave the budgets and use them up; starts are brought within them."""
 
 import pytest
 import torch
@@ -18,7 +15,7 @@ from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture, Edge, Graph
 from budgetnet.network.removal import lifetimes
 from budgetnet.network.supernet import SuperNetwork
-from budgetnet.strategies.local_search import Moves, local_search, samples
+from budgetnet.strategies.moves import Moves, brought_within, samples
 from budgetnet.strategies.start import marginal_costs
 from tests.random_graphs import examples, generator, graphs, random_gates, small_space, vector_networks
 from tests.small_runs import mlp
@@ -31,11 +28,6 @@ def make(net: SuperNetwork, texts: list[str], seed: int = 0) -> tuple[Moves, lis
     preference = torch.randn(len(net.graph.edges), generator=generator(seed))
     weights = marginal_costs(budgets, net.graph).tolist()
     return Moves(net.graph, budgets, preference, weights, generator(seed)), budgets
-
-
-def worth(gates: Tensor) -> float:
-    """A made-up score: every edge helps, some more."""
-    return -float(gates.float() @ torch.arange(1.0, len(gates) + 1))
 
 
 @pytest.fixture(scope="module", params=["mlp", "fabric"])
@@ -53,8 +45,7 @@ def test_every_move_stays_within_the_budgets_and_live(net: SuperNetwork, texts: 
         assert not bool((shrunk & ~start).any()), "shrinking adds nothing"
         filled = moves.fill(shrunk)
         assert not bool((shrunk & ~filled).any()), "filling drops nothing"
-        neighbour = moves.neighbour(filled)
-        for gates in (shrunk, filled, *([] if neighbour is None else [neighbour])):
+        for gates in (shrunk, filled):
             assert bool(within_all(budgets, gates[None])[0])
             assert torch.equal(net.graph.live(gates[None])[0], gates)
 
@@ -136,21 +127,6 @@ def test_after_filling_no_edge_fits_any_more(net: SuperNetwork, texts: list[str]
 
 
 @pytest.mark.parametrize("texts", BUDGETS, ids=str)
-def test_no_edge_fits_into_a_neighbour_either(net: SuperNetwork, texts: list[str]) -> None:
-    moves, budgets = make(net, texts)
-    gates, changes = moves.fill(check(profile(budgets)).live().gates()), 0
-    for _ in range(40):
-        neighbour = moves.neighbour(gates)
-        if neighbour is None:
-            continue
-        assert bool((neighbour & ~gates).any()), "not a part of it"
-        assert bool((gates & ~neighbour).any()), "nor all of it and more"
-        assert torch.equal(moves.fill(neighbour), neighbour)
-        gates, changes = neighbour, changes + 1
-    assert changes
-
-
-@pytest.mark.parametrize("texts", BUDGETS, ids=str)
 def test_samples_are_within_the_budgets_and_use_them_up(net: SuperNetwork, texts: list[str]) -> None:
     moves, budgets = make(net, texts)
     found = list(samples(EdgeDistribution(net.graph, 0.0), moves, 5))
@@ -189,32 +165,18 @@ def test_shrinking_drops_the_least_preferred_first() -> None:
 
 
 @pytest.mark.parametrize("texts", BUDGETS, ids=str)
-def test_the_ranking_is_feasible_sorted_and_no_longer_than_asked(net: SuperNetwork, texts: list[str]) -> None:
+def test_starts_are_brought_within_the_budgets_in_their_order_and_once_each(
+    net: SuperNetwork, texts: list[str]
+) -> None:
     moves, budgets = make(net, texts)
     fallback = check(profile(budgets)).gates()
-    seen: list[Tensor] = []
-
-    def score(gates: Tensor) -> float:
-        seen.append(gates)
-        return worth(gates)
-
-    ranked = local_search(moves, list(random_gates(net.graph, 6, seed=1)), fallback, score, 20)
-    assert [candidate.score for candidate in ranked] == sorted(worth(gates) for gates in seen)
-    assert 1 <= len(seen) <= 21
-    assert len({tuple(gates.tolist()) for gates in seen}) == len(seen), "none is scored twice"
-    assert bool(within_all(budgets, torch.stack(seen)).all())
-
-
-def test_it_finds_the_best_of_a_small_graph() -> None:
-    net = mlp()
-    moves, budgets = make(net, ["macs<=70%"])
-    every = torch.tensor(list(itertools.product([False, True], repeat=len(net.graph.edges))))
-    live = net.graph.live(every)
-    allowed = live[live.any(1) & within_all(budgets, live)]
-    best = min(map(worth, allowed))
-    starts = list(random_gates(net.graph, 8, seed=2))
-    ranked = local_search(moves, starts, check(profile(budgets)).gates(), worth, len(allowed))
-    assert ranked[0].score == best
+    starts = list(random_gates(net.graph, 6, seed=1))
+    found = brought_within(moves, [*starts, *starts], fallback, 20)
+    kept = [moves.fill(gates) for start in starts if (gates := moves.shrink(start)) is not None]
+    expected = list(dict.fromkeys(tuple(gates.tolist()) for gates in kept)) or [tuple(moves.fill(fallback).tolist())]
+    assert [tuple(gates.tolist()) for gates in found] == expected
+    assert bool(within_all(budgets, torch.stack(found)).all())
+    assert len(brought_within(moves, starts, fallback, 1)) == 1
 
 
 def test_without_a_feasible_start_the_fallback_is_used() -> None:
@@ -222,14 +184,6 @@ def test_without_a_feasible_start_the_fallback_is_used() -> None:
     budgets = parse_all(["macs<=31%"], net)
     fallback = check(profile(budgets)).live().gates()
     moves = Moves(net.graph, budgets, torch.zeros(6), [1.0] * 6, generator(0))
-    ranked = local_search(moves, [], fallback, worth, evaluations=3)
-    assert bool(within_all(budgets, ranked[0].gates[None])[0])
-
-
-def test_candidates_without_a_score_come_last() -> None:
-    net = mlp()
-    moves, budgets = make(net, ["macs<=70%"])
-    scores = iter([1.0, *[math.inf] * 50])
-    starts = list(random_gates(net.graph, 3, seed=0))
-    ranked = local_search(moves, starts, check(profile(budgets)).gates(), lambda gates: next(scores), 6)
-    assert ranked[0].score == 1.0
+    (found,) = brought_within(moves, [], fallback, 3)
+    assert bool((found & fallback).eq(fallback).all())
+    assert bool(within_all(budgets, found[None])[0])
