@@ -163,7 +163,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     found = {}
     for model in dict.fromkeys(row["model"] for row in rows):
         mine = [row for row in rows if row["model"] == model]
-        found[model] = {key: summarise(row[key] for row in mine) for key in ("macs", "test")}
+        found[model] = {key: summarise(row[key] for row in mine) for key in ("macs", "validation", "test")}
     return found
 
 

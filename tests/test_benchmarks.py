@@ -10,11 +10,19 @@ import pytest
 
 from benchmarks import _opponents
 from benchmarks._ledger import Network
-from benchmarks._opponents import PROTOCOLS, Opponents, Protocol, interpolated, mean_points, random_architectures
-from benchmarks._quality_table import PAGES, SUMMARY, chance, others, replaced, summary, table
+from benchmarks._opponents import (
+    PROTOCOLS,
+    RESNET,
+    Opponents,
+    Protocol,
+    interpolated,
+    mean_points,
+    random_architectures,
+)
+from benchmarks._quality_table import PAGES, SUMMARY, replaced, summary, table
 from benchmarks.costs_shape import finest_share, parallel, scale_counts
 from benchmarks.curve import compare
-from benchmarks.quality import difference, judged
+from benchmarks.quality import Comparison, difference, judged
 from benchmarks.ranking import spearman
 from budgetnet.costs import macs
 from budgetnet.network.graph import Architecture
@@ -107,17 +115,32 @@ def test_differences_have_the_errors_of_their_kind() -> None:
     assert free["lower_bound"] == pytest.approx(free["points"] - 1.645 * free["standard_error"])
 
 
+def searched(macs: int, test: float, wall: float = 1.4) -> dict[str, Any]:
+    """A row of a search under a budget of 100."""
+    return row(macs, test, used=macs / 100, phases={"search": 1.0, "finish": 2.0}, wall=wall)
+
+
 def test_a_floor_needs_the_mean_and_for_chance_the_bound_too() -> None:
-    search = [row(95, 0.75, budget="macs<=100"), row(99, 0.70, budget="macs<=100")]
+    search = [searched(95, 0.75), searched(99, 0.70)]
     chance = [row(95, 0.70), row(95, 0.7)]
     hand = [row(90, 0.6, space="a"), row(100, 0.8, space="b")]
-    found = judged(search, {"hand": hand, "random": chance, "local": [row(95, 0.75), row(95, 0.71)]})
+    found = judged(search, {"hand": hand, "random": chance, "timed": [row(95, 0.75), row(95, 0.71)]})
     assert found["hand"]["search_minus_this"]["points"] == pytest.approx((75 - 70 + 70 - 78) / 2)
     assert found["used"]["mean"] == pytest.approx(0.97)
+    assert found["seconds"]["mean"] == 3.0
     assert found["random"]["search_minus_this"]["points"] == pytest.approx(2.5)
     assert not found["random"]["floor_holds"], "two seeds that differ by five points prove nothing"
-    assert not found["local"]["floor_holds"]
+    assert not found["timed"]["floor_holds"]
     assert judged(search[:1] * 2, {"random": chance})["random"]["floor_holds"]
+
+
+def test_the_time_of_a_search_is_compared_with_the_whole_training_of_what_it_found(tmp_path: Path) -> None:
+    """The winner's three epochs of the race are a part of the sixteen."""
+    comparison = Comparison(Opponents(RESNET, tmp_path, ""), 0.3)
+    phases = {"warm-up": 1.0, "search": 4.0, "choose": 0.5, "race": 24.5, "finish": 39.0}
+    found = comparison.searched(row(776_851, 0.7, seed=3), phases)
+    assert found["wall"] == pytest.approx(69 / (39 * 16 / 13))
+    assert (found["seed"], found["used"]) == (3, 1.0)
 
 
 def test_the_pages_have_the_tables_of_the_result_files() -> None:
@@ -128,21 +151,13 @@ def test_the_pages_have_the_tables_of_the_result_files() -> None:
             assert made in page.read_text(encoding="utf-8"), f"{page}: run python -m benchmarks._quality_table --write"
 
 
-def test_the_tables_say_what_misses_its_floor_and_what_was_not_measured() -> None:
-    search = [row(97, 0.70, budget="macs<=100"), row(97, 0.72, budget="macs<=100")]
-    parts = {"random": [row(95, 0.69), row(95, 0.69)], "local": [row(95, 0.75), row(95, 0.71)]}
-    wall = {"mean": 1.7, "min": 1.6, "max": 1.8, "bar": 1.6}
-    found = {**judged(search, parts), "share": 0.55, "wall_over_training": wall}
-    cells = summary("resnet", found)
-    assert cells[0] == "ResNet fabric, 55 %"
-    assert cells[1] == "71.0 % ± 1.4 (2)"
-    assert cells[2] == "+2.0 ± 1.0 (2)"
-    assert cells[3:5] == ("–", "–")
-    assert cells[5] == "**−2.0 ± 3.0 (2)**"
-    assert cells[6:] == ("97.0 %", "**1.70**", "–")
-    told = ("**71.0 ± 1.4 (2)**", "69.0 ± 0.0 (2)", "+2.0 ± 1.0, above +0.4", "–", "–", "69.0", "–", "97.0 %")
-    assert chance("resnet", found)[1:] == (*told, "1.70, 1.60 to 1.80")
-    assert others("resnet", found)[1:] == ("–", "–", "73.0 ± 2.8 (2)", "−2.0 ± 3.0, above −6.9", "–", "–")
+def test_the_table_says_what_misses_its_floor_and_what_was_not_measured() -> None:
+    search = [searched(97, 0.70, 1.6), searched(97, 0.72, 1.8)]
+    parts = {"random": [row(95, 0.69), row(95, 0.69)], "timed": [row(95, 0.75), row(95, 0.71)]}
+    found = {**judged(search, parts), "share": 0.55, "epochs": 16.0}
+    found["wall_over_training"]["bar"] = 1.5
+    told = ("ResNet fabric, 55 %", "16", "71.0 % ± 1.4 (2)", "+2.0 ± 1.0 (2)", "**−2.0 ± 3.0 (2)**", "–", "97.0 %")
+    assert summary("resnet", found) == (*told, "**1.70**")
 
 
 def test_a_table_takes_the_place_of_the_one_before() -> None:

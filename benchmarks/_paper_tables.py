@@ -1,0 +1,94 @@
+"""The page of the paper's tables with ours in them, from committed result files.
+
+`budgetnet reproduce TABLE` writes a folder; `--keep` takes its table.json and its charts and pictures into
+benchmarks/results. LCCL and MSDNet are of `benchmarks/rivals.py`.
+
+python -m benchmarks._paper_tables --keep reproductions/cifar10-macs-reduced …    # into benchmarks/results
+python -m benchmarks._paper_tables                                               # writes docs/paper-tables.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks._common import RESULTS, ROOT
+from budgetnet.reproduce import REPRODUCTIONS
+from budgetnet.reproduce.published import PublishedRow
+from budgetnet.reproduce.table import Comparison, Line, Ours, as_markdown
+
+PAGE = ROOT / "docs" / "paper-tables.md"
+HEAD = """# The paper's tables, with ours in them
+
+Every row that is published, its cost recomputed where the network is known, and our rows of a **reduced setting**
+([the paper's tables and figures](reproduction.md) describes it, and says what follows): compare ours with ours
+only. Fixed networks are one run each. Of the searches, those on the front of cost and validation accuracy are
+shown; one that a cheaper network dominates is not. LCCL and MSDNet are means over seeds. Entropy is that of Γ at
+the end, in bits an edge. This page is made by `python -m benchmarks._paper_tables` from the files
+`reproduce_*.json` and `rivals*.json` of `benchmarks/results`.
+"""
+
+
+def keep(folder: Path) -> None:
+    """Takes the table, charts and pictures of a reproduction."""
+    value = json.loads((folder / "table.json").read_text(encoding="utf-8"))
+    name = f"reproduce_{value['name']}"
+    command = f"budgetnet reproduce {value['name']} --data-root DATA"
+    text = json.dumps({"benchmark": "reproduce", "command": command, **value}, indent=1, ensure_ascii=False)
+    (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    for chart in folder.glob("*.svg"):
+        shutil.copyfile(chart, RESULTS / f"{name}_{chart.stem}.svg")
+
+
+def comparison(value: Mapping[str, Any]) -> Comparison:
+    """A table of a result file."""
+    lines = []
+    for line in value["lines"]:
+        published = PublishedRow(**line["published"]) if line["published"] else None
+        lines.append(Line(line["model"], published, line["recomputed"], Ours(**line["ours"]) if line["ours"] else None))
+    return Comparison(value["where"], value["cost"], value["heading"], value["unit"], tuple(lines))
+
+
+def with_rivals(table: Comparison, data: str) -> Comparison:
+    """The table with our LCCL and MSDNet behind the published ones, where it is about multiply-adds."""
+    path = RESULTS / ("rivals.json" if data == "cifar10" else f"rivals_{data}.json")
+    if not table.cost.startswith("macs") or not path.exists():
+        return table
+    lines = list(table.lines)
+    for model, found in json.loads(path.read_text(encoding="utf-8"))["models"].items():
+        kind = model.partition(" ")[0].partition(",")[0]
+        place = max((i for i, line in enumerate(lines) if line.model.startswith(kind)), default=None)
+        cost, validation, test = (found[key]["mean"] for key in ("macs", "validation", "test"))
+        ours = Ours(cost / table.unit, validation, test, f"mean of {found['test']['n']}")
+        if place is not None:
+            lines.insert(place + 1, Line(model, ours=ours))
+    return replace(table, lines=tuple(lines))
+
+
+def sections() -> Iterator[str]:
+    """Every table that has been run."""
+    for name, entry in REPRODUCTIONS.items():
+        path = RESULTS / f"reproduce_{name}.json"
+        if not entry.tables or not path.exists():
+            continue
+        value = json.loads(path.read_text(encoding="utf-8"))
+        for one in value["tables"]:
+            yield as_markdown(with_rivals(comparison(one), entry.data), {})
+
+
+def main() -> None:
+    """Writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", type=Path, nargs="+", default=[], metavar="FOLDER")
+    for folder in parser.parse_args().keep:
+        keep(folder)
+    PAGE.write_text("\n".join([HEAD, *sections()]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
