@@ -98,7 +98,7 @@ def _race(budgets: list[Budget], time: float) -> Iterator[Record]:
     turns = ((1, 1, 0.9), (2, 1, 0.7), (3, 1, 0.8), (2, 2, 0.5), (3, 2, 0.6))
     for step, (racer, turn, loss) in enumerate(turns, 1):
         costs = {f"cost/{budget.name}": budget.maximum * (0.7 + 0.1 * racer) for budget in budgets}
-        about = {"racer": racer, "racers": 3, "round": turn, "origin": ("search", "random", "search")[racer - 1]}
+        about = {"racer": racer, "racers": 3, "round": turn, "origin": ("mode", "sample", "search")[racer - 1]}
         values = {**about, "edges": 9 + racer, "epochs": float(turn), "loss": loss, **costs}
         yield Record("racer", "race", 1, 5 * step, time, values)
 

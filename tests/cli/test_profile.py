@@ -16,7 +16,7 @@ PARTS = {
         *("data", "sampling and plan", "forward", "backward", "optimizer", "policy and costs", "records"),
         *("checkpoint", "evaluation"),
     },
-    "choose": {"evaluation", "records", "checkpoint"},
+    "choose": {"records", "checkpoint"},
     "race": {"data", "forward", "backward", "optimizer", "records", "checkpoint", "evaluation"},
     "finish": {"data", "forward", "backward", "optimizer", "records", "checkpoint", "evaluation"},
 }

@@ -123,7 +123,7 @@ def test_the_list_says_how_many_runs_and_how_long(capsys: Capture) -> None:
     assert "part-labels" in out
     assert "estimate" in out
     rows = json.loads(run_cli(capsys, "reproduce", "part-labels", "--list", "--quiet", "--json")[1])
-    assert [(row["table"], row["scale"], row["runs"]) for row in rows] == [("part-labels", "reduced", 7)]
+    assert [(row["table"], row["scale"], row["runs"]) for row in rows] == [("part-labels", "reduced", 5)]
     assert rows[0]["estimated_seconds"] > 60
 
 

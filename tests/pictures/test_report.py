@@ -411,11 +411,11 @@ def test_the_race_is_told_by_candidate(run: Path, page: Page) -> None:
     assert view.race.rounds == ["loss after 1 epochs", "loss after 2 epochs"]
     rows = [(row.place, row.number, row.proposed, row.losses, row.won) for row in view.race.rows]
     assert rows == [
-        ("1", 2, "chance", ["0.7", "0.5"], True),
+        ("1", 2, "a sample of Γ", ["0.7", "0.5"], True),
         ("2", 3, "the search", ["0.8", "0.6"], False),
-        ("3", 1, "the search", ["0.9", "–"], False),
+        ("3", 1, "Γ's mode", ["0.9", "–"], False),
     ]
-    assert "candidate 2, proposed by chance, won: its loss was 0.5, that of the next best 0.6" in page.words
+    assert "candidate 2, a sample of Γ, won: its loss was 0.5, that of the next best 0.6" in page.words
     plane = page.data["charts"]["run-0-plane-0"]["datasets"]
     assert sorted(point["score"] for point in plane["points"]) == [0.7, 0.8, 0.9], "after equally long trainings"
     assert [point["score"] for point in plane["front"]] == [0.9, 0.7]

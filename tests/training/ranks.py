@@ -33,7 +33,7 @@ from budgetnet.training.fits import Course, Step
 from budgetnet.training.processes import Processes
 from budgetnet.training.tasks import Task
 from budgetnet.training.trainer import Trainer
-from tests.small_runs import TINY, make_runner, short, vectors
+from tests.small_runs import TINY, make_runner, mlp, short, vectors
 from tests.training.test_trainer import State, sgd
 
 LIMIT = 180
@@ -70,7 +70,7 @@ def searched(device: Device) -> dict[str, Any]:
     seen: list[Tensor] = []
     gates: list[Tensor] = []
     kept = Kept()
-    runner = make_runner(recipe=short(batch_size=32, groups=4, racers=4), device=device, sink=kept)
+    runner = make_runner(net=mlp(4), recipe=short(batch_size=32, groups=4, racers=4), device=device, sink=kept)
     policy = runner.state.searching
     learn, draw = policy._learn, Sampling.draw
 

@@ -28,7 +28,7 @@ def race_planes(race: Outcome, limits: Sequence[Limit]) -> Iterator[Chart]:
     for limit in limits:
         rows = [
             {"cost": racer.costs[limit.cost], "score": racer.losses[first], "kind": _kind(racer.costs, limits)}
-            | {"name": f"candidate {racer.number}, proposed by {racer.proposed}"}
+            | {"name": f"candidate {racer.number}, {racer.proposed}"}
             for racer in race.racers
             if limit.cost in racer.costs and racer.losses.get(first, UNJUDGED) < UNJUDGED
         ]

@@ -15,9 +15,11 @@ UNJUDGED = 1e299
 PROPOSED = {
     "mode": "Γ's mode",
     "sample": "a sample of Γ",
-    "search": "importance",
+    "search": "the search",
+    "random": "chance",
     "uniform": "uniform widths",
 }
+"""What the records call who proposed a racer, for people; `random` is of runs of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,8 @@ def decided(race: Outcome) -> str:
     by = ""
     if rung is not None and second.losses[rung] < UNJUDGED:
         by = f": its loss was {winner.losses[rung]:.4g}, that of the next best {second.losses[rung]:.4g}"
-    proposal = f", proposed by {winner.proposed}," if winner.origin in ("search", "random") else ""
-    proposal = ", with uniform widths," if winner.origin == "uniform" else proposal
+    words = {"search": "proposed by ", "random": "proposed by ", "uniform": "with "}.get(winner.origin, "")
+    proposal = f", {words}{winner.proposed}," if winner.origin in PROPOSED else ""
     return (
         f"The race decided. {len(race.racers)} candidates within the budget were trained, each by itself, on the same "
         f"batches; candidate {winner.number}{proposal} won{by}. It was then trained to the end."
