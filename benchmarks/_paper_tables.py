@@ -1,7 +1,7 @@
 """The page of the paper's tables with ours in them, from committed result files.
 
-`budgetnet reproduce TABLE` writes a folder; `--keep` takes its table.json and its charts and pictures into
-benchmarks/results. LCCL and MSDNet are of `benchmarks/rivals.py`.
+`budgetnet reproduce TABLE` writes a folder; `--keep` takes its table.json and its charts into benchmarks/results.
+LCCL and MSDNet are of `benchmarks/rivals.py`.
 
 python -m benchmarks._paper_tables --keep reproductions/cifar10-macs-reduced …    # into benchmarks/results
 python -m benchmarks._paper_tables                                               # writes docs/paper-tables.md
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks._common import RESULTS, ROOT
+from benchmarks._common import RESULTS, ROOT, commit
+from benchmarks.rivals import summary
 from budgetnet.reproduce import REPRODUCTIONS
 from budgetnet.reproduce.published import PublishedRow
 from budgetnet.reproduce.table import Comparison, Line, Ours, as_markdown
@@ -34,12 +36,13 @@ the end, in bits an edge. This page is made by `python -m benchmarks._paper_tabl
 """
 
 
-def keep(folder: Path) -> None:
-    """Takes the table, charts and pictures of a reproduction."""
+def keep(folder: Path, made_by: str) -> None:
+    """Takes the table and charts of a reproduction that a commit made."""
     value = json.loads((folder / "table.json").read_text(encoding="utf-8"))
     name = f"reproduce_{value['name']}"
     command = f"budgetnet reproduce {value['name']} --data-root DATA"
-    text = json.dumps({"benchmark": "reproduce", "command": command, **value}, indent=1, ensure_ascii=False)
+    about = {"benchmark": "reproduce", "command": command, "commit": made_by}
+    text = json.dumps({**about, "seeds": [0], "n": 1, **value}, indent=1, ensure_ascii=False)
     (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     for chart in folder.glob("*.svg"):
         shutil.copyfile(chart, RESULTS / f"{name}_{chart.stem}.svg")
@@ -50,8 +53,16 @@ def comparison(value: Mapping[str, Any]) -> Comparison:
     lines = []
     for line in value["lines"]:
         published = PublishedRow(**line["published"]) if line["published"] else None
-        lines.append(Line(line["model"], published, line["recomputed"], Ours(**line["ours"]) if line["ours"] else None))
+        ours = Ours(**{**line["ours"], "run": _short(line["ours"]["run"])}) if line["ours"] else None
+        lines.append(Line(line["model"], published, line["recomputed"], ours))
     return Comparison(value["where"], value["cost"], value["heading"], value["unit"], tuple(lines))
+
+
+def _short(run: str) -> str:
+    """What tells a run from the others of its model: its λ and its seed."""
+    return ", ".join(f"{name} = {value}" for name, value in re.findall(r"_(lambda|seed)-([\d.]+)", run)).replace(
+        "lambda", "λ"
+    )
 
 
 def with_rivals(table: Comparison, data: str) -> Comparison:
@@ -60,7 +71,7 @@ def with_rivals(table: Comparison, data: str) -> Comparison:
     if not table.cost.startswith("macs") or not path.exists():
         return table
     lines = list(table.lines)
-    for model, found in json.loads(path.read_text(encoding="utf-8"))["models"].items():
+    for model, found in summary(json.loads(path.read_text(encoding="utf-8"))["rows"]).items():
         kind = model.partition(" ")[0].partition(",")[0]
         place = max((i for i, line in enumerate(lines) if line.model.startswith(kind)), default=None)
         cost, validation, test = (found[key]["mean"] for key in ("macs", "validation", "test"))
@@ -85,8 +96,10 @@ def main() -> None:
     """Writes the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=Path, nargs="+", default=[], metavar="FOLDER")
-    for folder in parser.parse_args().keep:
-        keep(folder)
+    parser.add_argument("--commit", default=commit(), help="that made them; this one if not given")
+    given = parser.parse_args()
+    for folder in given.keep:
+        keep(folder, given.commit)
     PAGE.write_text("\n".join([HEAD, *sections()]), encoding="utf-8")
 
 

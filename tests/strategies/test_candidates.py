@@ -10,7 +10,7 @@ from budgetnet.network.distribution import EdgeDistribution
 from budgetnet.network.graph import Architecture
 from budgetnet.strategies.candidates import Candidates, Samples
 from budgetnet.strategies.race import field_of
-from budgetnet.strategies.start import Start, relative_costs
+from budgetnet.strategies.start import relative_costs
 from tests.random_graphs import generator, small_space
 
 NET = small_space("resnet-fabric", width=3)
@@ -20,9 +20,8 @@ def proposer(budget: str = "macs<=40%", learned: float = 0.0) -> Candidates:
     def seeded(purpose: str) -> torch.Generator:
         return generator(hashlib.blake2b(purpose.encode()).digest()[0])
 
-    start = Start(torch.full((len(NET.graph.edges),), -1.0), "given", {}, equal=-1.2)
     learned_now = EdgeDistribution(NET.graph, learned)
-    return Candidates(NET.graph, parse_all([budget], NET), learned_now, start, seeded, lambda: [torch.zeros(1)])
+    return Candidates(NET.graph, parse_all([budget], NET), learned_now, seeded, lambda: [torch.zeros(1)])
 
 
 def candidates(one: Candidates, count: int = 12) -> list[Architecture]:

@@ -75,8 +75,3 @@ class Archive:
     def scores(self, entry: Evaluated) -> dict[str, float]:
         """The scores of an entry for the records, the metric by its name."""
         return {f"validation_{self.task.metric.name}": entry.metric, "validation_loss": entry.loss}
-
-    def best(self, count: int) -> list[Tensor]:
-        """The best architectures within the budgets."""
-        feasible = sorted((entry for entry in self.entries if entry.feasible), key=lambda entry: entry.loss)
-        return [entry.gates for entry in feasible[:count]]

@@ -19,7 +19,7 @@ from budgetnet.network.graph import Architecture, Graph
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.strategies.moves import Moves, brought_within, samples
 from budgetnet.strategies.race import field_of
-from budgetnet.strategies.start import Start, marginal_costs, relative_costs
+from budgetnet.strategies.start import marginal_costs, relative_costs
 
 TRIMS = 4
 """Measurements of one candidate, with edges dropped after each that failed."""
@@ -46,7 +46,6 @@ class Candidates:
         graph: The graph.
         budgets: The budgets.
         learned: Γ as it is now.
-        start: Γ's start.
         generator: Gives the source of randomness of a purpose, always the same one for the same purpose.
         evidence: Gives batches that stand for the data where a cost depends on its input.
         importance: Of every edge, where trained weights say it.
@@ -56,7 +55,6 @@ class Candidates:
     graph: Graph
     budgets: Sequence[Budget]
     learned: EdgeDistribution
-    start: Start
     generator: Callable[[str], torch.Generator]
     evidence: Callable[[], Sequence[Any]]
     importance: Tensor | None = None

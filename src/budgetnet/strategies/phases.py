@@ -215,7 +215,6 @@ class Choose:
 
     def candidates(self, state: SearchState, trainer: Trainer) -> Candidates:
         """Proposes architectures by what the state knows."""
-        assert state.start is not None
 
         def evidence() -> list[Any]:
             return [inputs for inputs, _ in itertools.islice(trainer.validation.evaluation(), EVIDENCE_BATCHES)]
@@ -224,7 +223,6 @@ class Choose:
             state.net.graph,
             state.budgets,
             state.searching.distribution,
-            state.start,
             lambda purpose: generator_of(purpose, self.seed),
             evidence,
             None if state.inherited is None else state.inherited.importance,

@@ -127,7 +127,6 @@ class Searcher:
             graph,
             self.budgets,
             self.policy.distribution,
-            self.start,
             lambda purpose: generator_of(purpose, self.seed, self.asked),
             lambda: [] if self.example is None else [self.example],
         )

@@ -45,13 +45,11 @@ class Start:
         logits: Of every edge.
         regime: How they were found.
         expected: The mean cost of a sample under each budget, by the name of its cost.
-        equal: The logit at which samples of equally likely edges cost what the budgets allow; None if nobody needs it.
     """
 
     logits: Tensor
     regime: str
     expected: Mapping[str, float]
-    equal: float | None = None
 
     def distribution(self, graph: Graph) -> EdgeDistribution:
         """Γ at its start."""
@@ -64,7 +62,7 @@ class Start:
 
 def given_start(logit: float, budgets: Sequence[Budget], graph: Graph) -> Start:
     """All edges at one logit, whatever the budgets say (the paper's start)."""
-    return _start(torch.full((len(graph.edges),), logit), GIVEN, budgets, graph, None)
+    return _start(torch.full((len(graph.edges),), logit), GIVEN, budgets, graph)
 
 
 def budgeted_start(budgets: Sequence[Budget], graph: Graph, anchor: Architecture) -> Start:
@@ -85,9 +83,7 @@ def budgeted_start(budgets: Sequence[Budget], graph: Graph, anchor: Architecture
     """
     if not budgets:
         return given_start(INITIAL_LOGIT, budgets, graph)
-    equal = equal_logit(budgets, graph)
-    logits, regime = _budgeted(budgets, graph, anchor, equal)
-    return _start(logits, regime, budgets, graph, equal)
+    return _start(*_budgeted(budgets, graph, anchor), budgets, graph)
 
 
 def importance_start(budgets: Sequence[Budget], graph: Graph, importance: Tensor, anchor: Architecture) -> Start:
@@ -118,7 +114,7 @@ def importance_start(budgets: Sequence[Budget], graph: Graph, importance: Tensor
         middle = (low + high) / 2
         share, fits = _probe(logits(middle), budgets, graph, 4 * PROBES)
         low, high = (low, middle) if fits and share > 0 else (middle, high)
-    return _start(logits(high), IMPORTANT, budgets, graph, equal_logit(budgets, graph))
+    return _start(logits(high), IMPORTANT, budgets, graph)
 
 
 def importance_per_cost(budgets: Sequence[Budget], graph: Graph, importance: Tensor) -> Tensor:
@@ -147,12 +143,12 @@ def needed_units(graph: Graph, importance: Tensor) -> Tensor:
     return mask
 
 
-def _start(logits: Tensor, regime: str, budgets: Sequence[Budget], graph: Graph, equal: float | None) -> Start:
+def _start(logits: Tensor, regime: str, budgets: Sequence[Budget], graph: Graph) -> Start:
     means = expected(budgets, _distribution(graph, logits))
-    return Start(logits, regime, {b.name: mean for b, mean in zip(budgets, means, strict=True)}, equal)
+    return Start(logits, regime, {b.name: mean for b, mean in zip(budgets, means, strict=True)})
 
 
-def _budgeted(budgets: Sequence[Budget], graph: Graph, anchor: Architecture, equal_logit: float) -> tuple[Tensor, str]:
+def _budgeted(budgets: Sequence[Budget], graph: Graph, anchor: Architecture) -> tuple[Tensor, str]:
     """The logits and the regime of `budgeted_start`."""
     flat = torch.ones(len(graph.edges))
     if _affordable(flat, budgets, graph):
@@ -165,7 +161,7 @@ def _budgeted(budgets: Sequence[Budget], graph: Graph, anchor: Architecture, equ
     def anchored(ease: float) -> Tensor:
         return torch.where(anchor.gates(), torch.tensor(ANCHOR_LOGIT), free(ease))
 
-    equal = flat * equal_logit
+    equal = flat * equal_logit(budgets, graph)
     connected, _ = _probe(equal, budgets, graph, 4 * PROBES)
     first = next((ease for ease in FREE_STARTS if _affordable(free(ease), budgets, graph)), None)
     if first is not None:
