@@ -181,24 +181,22 @@ def distance(a: Tensor, b: Tensor, weights: Tensor) -> float:
     return float((weights * (a ^ b)).sum() / (weights * (a | b)).sum().clamp_min(1e-12))
 
 
-def field_of(ranked: Sequence[Tensor], weights: Tensor, count: int, beside: Sequence[Tensor] = ()) -> list[Tensor]:
+def field_of(ranked: Sequence[Tensor], weights: Tensor, count: int) -> list[Tensor]:
     """The racers of a race.
 
     Args:
         ranked: Candidates (live gates), the best first.
         weights: Of each edge, for the distance between architectures.
         count: Racers at most.
-        beside: Racers that take part in any case.
 
     Returns:
-        `beside`, and the best candidates that are well apart from them and from each other; if there are too few of
-        these, the best of the others take part too.
+        The best candidates that are well apart from each other; if there are too few of these, the best of the others
+        take part too.
     """
     chosen: list[int] = []
     for least in (APART, 0.0):
         for place, gates in enumerate(ranked):
-            field = [*beside, *(ranked[other] for other in chosen)]
-            apart = all(distance(gates, other, weights) >= least for other in field)
-            if apart and len(field) < count and place not in chosen:
+            apart = all(distance(gates, ranked[other], weights) >= least for other in chosen)
+            if apart and len(chosen) < count and place not in chosen:
                 chosen.append(place)
-    return [*beside, *(ranked[place] for place in sorted(chosen))]
+    return [ranked[place] for place in sorted(chosen)]
