@@ -92,6 +92,11 @@ def sections() -> Iterator[str]:
             yield as_markdown(with_rivals(comparison(one), entry.data), {})
 
 
+def page() -> str:
+    """The page."""
+    return "\n".join([HEAD, *sections()])
+
+
 def main() -> None:
     """Writes the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -100,7 +105,7 @@ def main() -> None:
     given = parser.parse_args()
     for folder in given.keep:
         keep(folder, given.commit)
-    PAGE.write_text("\n".join([HEAD, *sections()]), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

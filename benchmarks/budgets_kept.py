@@ -16,6 +16,7 @@ import torch
 
 from benchmarks._common import write_result
 from budgetnet import Architecture, Config, SuperNetwork, UserError
+from budgetnet.naming import own_names
 from budgetnet.runs.execute import Options, execute
 from budgetnet.runs.job import prepare
 
@@ -84,7 +85,7 @@ def _outcome(budgets: tuple[str, ...], seed: int) -> dict[str, Any]:
     config = Config(space=SPACE, data=DATA, budgets=budgets, epochs=1, seed=seed, threads=1)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            result = execute(prepare(config), Path(folder) / "run", Options(quiet=True))
+            result = execute(prepare(config, own_names(*budgets)), Path(folder) / "run", Options(quiet=True))
         except UserError as error:
             return {"outcome": "refused", "why": str(error)}
     return {
