@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TABLE = [line for line in README.partition("## Results")[2].partition("\n## ")[0].splitlines() if line.startswith("| ")]
-QUALITY = ("resnet_100", "resnet_60", "resnet_30", "neural_10")
+QUALITY = ("resnet_100_16", "resnet_30_16", "neural_10_16")
 
 
 def result(name: str) -> Any:
@@ -26,9 +26,9 @@ def row(start: str) -> str:
     return found
 
 
-def differences(opponent: str) -> list[str]:
+def differences(opponent: str, *files: str) -> list[str]:
     """Search minus an opponent, with its standard error, as the table has them."""
-    found = [result(f"quality_{name}")[opponent]["search_minus_this"] for name in QUALITY]
+    found = [result(f"quality_{name}")[opponent]["search_minus_this"] for name in files]
     return [f"{one['points']:+.1f} ± {one['standard_error']:.1f}".replace("-", "−") for one in found]
 
 
@@ -87,15 +87,20 @@ def test_exports_and_models() -> None:
 
 
 def test_search_against_random_networks() -> None:
-    said, longer = row("Search − random networks of the same cost"), row("Search − random networks that train")
-    for opponent, text in (("random", said), ("long", longer)):
-        assert re.findall(r"[+−][\d.]+ ± [\d.]+", text) == differences(opponent), opponent
+    said = row("Search − random networks of the same cost")
+    assert re.findall(r"[+−][\d.]+ ± [\d.]+", said) == differences("random", *QUALITY)
+    assert {result(f"quality_{name}")["search"]["n"] for name in QUALITY} == {5}
 
 
 def test_the_price_of_a_search() -> None:
-    walls = [result(path.stem)["wall_over_training"]["mean"] for path in RESULTS.glob("quality_*.json")]
-    walls.append(result("search_wall")["answers"][0]["ratio"])
-    assert f"| {min(walls):.2f} to {max(walls):.2f} |" in row("Whole search")
+    walls = {
+        epochs: [result(path.stem)["wall_over_training"]["mean"] for path in RESULTS.glob(f"quality_*_{epochs}.json")]
+        for epochs in (16, 64)
+    }
+    said = row("Whole search")
+    assert f"{min(walls[16]):.2f} to {max(walls[16]):.2f} at 16 epochs" in said
+    for wall in walls[64]:
+        assert f"{wall:.2f} at 64" in said
 
 
 TRAINED = ("ours, taught", "ours", "magnitude", "taylor", "fastnas", "uniform", "random", "scratch")
