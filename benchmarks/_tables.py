@@ -74,10 +74,14 @@ def paper_method() -> str:
     found = json.loads((RESULTS / "paper_method.json").read_text(encoding="utf-8"))["variants"]
     rows = []
     for name, about in found.items():
-        spread = [f"{about[key]['mean']:.1f} ± {about[key]['std']:.1f}" for key in ("validation", "test")]
+        spread = [_spread(about[key]) for key in ("validation", "test")]
         more = [f"{about[key]['mean']:.2f}" if key in about else NOT_MEASURED for key in ("used", "entropy", "dead")]
         rows.append((f"{name} ({about['test']['n']})", *spread, *more))
     return table(head, rows)
+
+
+def _spread(found: Found) -> str:
+    return f"{found['mean']:.1f}" if found["n"] < 2 else f"{found['mean']:.1f} ± {found['std']:.1f}"
 
 
 PAGES: Mapping[Path, Sequence[Callable[[], str]]] = {

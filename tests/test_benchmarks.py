@@ -165,7 +165,7 @@ def test_the_table_says_what_misses_its_floor_and_what_was_not_measured() -> Non
 
 
 def test_a_table_takes_the_place_of_the_one_before() -> None:
-    before = table(SUMMARY, summary)
+    before = table(SUMMARY, [("a",) * len(SUMMARY)])
     text = "above\n\n| other | table |\n\n" + before + "\n\nbelow\n"
     made = before.splitlines()[0] + "\n| a new | row |"
     assert replaced(text, made) == "above\n\n| other | table |\n\n" + made + "\n\nbelow\n"
