@@ -264,6 +264,4 @@ def proposing(budget: str, slices: int = 8) -> Candidates:
     start = importance_start(budgets, net.graph, found.edges, check(profile(budgets)))
     distribution = start.distribution(net.graph)
     source = torch.Generator()
-    return Candidates(
-        net.graph, budgets, distribution, start, lambda purpose: source, list, found.edges, stages_of(net)
-    )
+    return Candidates(net.graph, budgets, distribution, lambda purpose: source, list, found.edges, stages_of(net))
