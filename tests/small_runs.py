@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -114,9 +115,17 @@ def forked(work: Callable[[], None], limit: int = 60) -> int:
     try:
         signal.alarm(limit)
         torch.set_num_threads(1)
+        _take_own_lock()
         work()
     finally:
         os._exit(0)
+
+
+def _take_own_lock() -> None:
+    """Progress bars of torch.fx share a lock with forked processes: a child killed with it would stop its parent."""
+    for kind in torch.hub.tqdm.__mro__:
+        if "_lock" in vars(kind):
+            kind._lock = threading.RLock()
 
 
 TINY = (

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import _opponents, _paper_tables
+from benchmarks._common import command
 from benchmarks._ledger import Network
 from benchmarks._opponents import (
     PROTOCOLS,
@@ -27,6 +28,11 @@ from benchmarks.ranking import spearman
 from budgetnet.costs import macs
 from budgetnet.network.graph import Architecture
 from budgetnet.spaces import build
+
+
+def test_the_command_of_a_result_does_not_say_where_things_lie() -> None:
+    said = command("quality", ["--data-root", "/home/me/data", "--parts", "hand,random", "--out", "x y"])
+    assert said == "python -m benchmarks.quality --data-root DATA --parts hand,random --out FOLDER"
 
 
 @pytest.mark.parametrize(("name", "share"), [("resnet", 0.3), ("resnet", 1.0), ("neural", 0.1), ("fashion", 0.6)])

@@ -103,6 +103,15 @@ def test_the_price_of_a_search() -> None:
         assert f"{wall:.2f} at 64" in said
 
 
+SEEDS = {2: "two", 3: "three"}
+
+
+def test_search_against_random_networks_with_the_same_seconds() -> None:
+    said, found = row("Search − random networks that train"), result("quality_neural_10_64")["timed"]
+    assert re.findall(r"[+−][\d.]+ ± [\d.]+", said) == differences("timed", "neural_10_64")
+    assert f"64 epochs, {SEEDS[found['n']]} seeds" in said
+
+
 TRAINED = ("ours, taught", "ours", "magnitude", "taylor", "fastnas", "uniform", "random", "scratch")
 """The columns of the page's table of trained models."""
 

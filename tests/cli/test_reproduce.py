@@ -75,7 +75,11 @@ def test_a_whole_reproduction(capsys: Capture, tmp_path: Path, monkeypatch: pyte
     assert f"[{found['run']}](pictures/{found['run']}.svg)" in text
     picture = (folder / "pictures" / f"{found['run']}.svg").read_text()
     assert "tick" in picture
-    assert {path.name for path in folder.glob("*.svg")} == {"accuracy-params.svg", "accuracy-steps-2.svg"}
+    charts = {f"{kind}-{cost}.svg" for kind in ("accuracy", "selection") for cost in ("params", "steps-2")}
+    assert {path.name for path in folder.glob("*.svg")} == charts
+    assert all(
+        word in (folder / "selection-steps-2.svg").read_text() for word in ("validation", "accuracy, %", "B-ResNet")
+    )
 
     code, again, err = run_cli(capsys, *arguments)
     assert (code, json.loads(again)) == (0, value), "nothing is run twice"
@@ -123,7 +127,7 @@ def test_the_list_says_how_many_runs_and_how_long(capsys: Capture) -> None:
     assert "part-labels" in out
     assert "estimate" in out
     rows = json.loads(run_cli(capsys, "reproduce", "part-labels", "--list", "--quiet", "--json")[1])
-    assert [(row["table"], row["scale"], row["runs"]) for row in rows] == [("part-labels", "reduced", 5)]
+    assert [(row["table"], row["scale"], row["runs"]) for row in rows] == [("part-labels", "reduced", 3)]
     assert rows[0]["estimated_seconds"] > 60
 
 

@@ -11,11 +11,12 @@ import torch
 
 from budgetnet.budgets.budget import parse_all
 from budgetnet.budgets.feasibility import profile
+from budgetnet.costs.latency.timing import torch_threads
 from budgetnet.data.feeds import make_feed
 from budgetnet.errors import UserError
-from budgetnet.reproduce import REPRODUCTIONS, SCALES, find, plan_of
+from budgetnet.reproduce import REPRODUCTIONS, SCALES, estimates, find, plan_of
 from budgetnet.reproduce.catalogue import baseline
-from budgetnet.reproduce.estimates import _work, estimated
+from budgetnet.reproduce.estimates import _pace, _work, estimated
 from budgetnet.reproduce.published import PublishedRow, PublishedTable
 from budgetnet.reproduce.settings import FULL, REDUCED, Setting, cost_of, setting
 from budgetnet.reproduce.table import as_markdown, compare
@@ -266,6 +267,26 @@ def test_estimates_grow_with_what_is_computed() -> None:
     assert 1 < seconds < 1800, "what a short probe spends on files and certificates does not count"
     assert estimated({resnet_20: replace(runs[resnet_20], epochs=48)}, small) == pytest.approx(2 * seconds)
     assert SCALES == ("reduced", "full")
+
+
+def test_an_estimate_is_timed_on_one_thread_and_leaves_the_threads_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = find("dynamics")
+    runs, _ = plan_of(entry.methods("reduced"), "here")
+    seen: list[int] = []
+    measured = estimates.estimated_seconds
+
+    def watched(*arguments: Any) -> float:
+        seen.append(torch.get_num_threads())
+        return measured(*arguments)
+
+    monkeypatch.setattr(estimates, "estimated_seconds", watched)
+    _pace.cache_clear()
+    with torch_threads(2):
+        estimated(runs, entry.setting("reduced"))
+        assert torch.get_num_threads() == 2
+    assert seen == [1]
 
 
 def test_a_reduced_search_is_the_papers_recipe_with_a_rate_for_its_length() -> None:

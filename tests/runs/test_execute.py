@@ -5,6 +5,7 @@ import json
 import math
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +120,28 @@ def test_killed_ten_times_at_random_moments_it_ends_bit_identical(finished: Path
     execute(job, out, Options(quiet=True, resume=True))
     same_run(finished, out)
     assert killed >= 5
+
+
+def test_a_child_killed_in_a_progress_bar_does_not_stop_this_process() -> None:
+    """torch.fx has progress bars, whose lock is one for this process and its children."""
+    torch.hub.tqdm(disable=True)  # makes the lock
+    ready, told = os.pipe()
+
+    def hold() -> None:
+        with torch.hub.tqdm.get_lock():
+            os.write(told, b"!")
+            time.sleep(30)
+
+    child = forked(hold)
+    os.read(ready, 1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    taken = threading.Thread(target=lambda: torch.hub.tqdm(disable=True), daemon=True)
+    taken.start()
+    taken.join(10)
+    assert not taken.is_alive()
+    os.close(ready)
+    os.close(told)
 
 
 def interrupted(out: Path, step: int) -> None:

@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from benchmarks._resnet import HandResNet
 from budgetnet import from_model
 from budgetnet.budgets.budget import parse_all, within_all
 from budgetnet.budgets.feasibility import check, profile
 from budgetnet.errors import UserError
+from budgetnet.network.extract import extract
 from budgetnet.network.supernet import SuperNetwork
 from budgetnet.records.records import Kept
-from budgetnet.strategies.candidates import Candidates, stages_of
+from budgetnet.strategies.candidates import Candidates, kept_last, stages_of
 from budgetnet.strategies.importance import measure
 from budgetnet.strategies.moves import Moves
 from budgetnet.strategies.named import choose
@@ -36,6 +38,7 @@ from budgetnet.strategies.widths import random_widths, uniform_widths
 from budgetnet.training.distillation import DistilledStep, Teacher
 from budgetnet.training.evaluation import evaluate
 from budgetnet.training.tasks import Task
+from tests.models import UNet
 from tests.small_runs import make_runner, vectors
 from tests.trained_runs import quick, small_resnet, table_net, trained_mlp
 
@@ -233,6 +236,36 @@ def test_cheap_narrow_layers_are_kept_even_if_nothing_is_left_to_choose() -> Non
     assert not narrow_enough(proposing(f"macs<={0.99 * smallest:.0f}")), "out of reach by narrowing"
 
 
+def test_something_of_a_layer_is_two_channels_if_its_units_are_single_ones() -> None:
+    """Two units of a layer that has one channel in each, one of a layer that has more."""
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
+    net = from_model(model, torch.zeros(2, 4), slices=3)
+    sizes = [int(kept_last(net)[list(units)].sum()) for units in net.graph.bundles.values()]
+    assert [len(units) for units in net.graph.bundles.values()] == [3, 3]
+    assert sizes == [2, 1]
+    assert kept_last(net)[: sizes[0]].all(), "the first ones, which are the most important"
+    wide = from_model(HandResNet(16), torch.zeros(2, 3, 16, 16))
+    assert int(kept_last(wide).sum()) == 9 + sum(edge.bundle is None for edge in wide.graph.edges)
+
+
+def test_a_network_is_narrowed_to_no_single_channel() -> None:
+    """Of the U-Net's eight narrow layers, whatever the importance says."""
+    net = from_model(UNet(classes=3), torch.zeros(2, 3, 16, 16))
+    budgets = parse_all(["macs<=50%"], net)
+    for seed in range(3):
+        source = torch.Generator().manual_seed(seed)
+        importance = torch.rand(len(net.graph.edges), generator=source, dtype=torch.float64) ** 8
+        told = (importance, stages_of(net), kept_last(net))
+        distribution = importance_start(budgets, net.graph, importance, check(profile(budgets))).distribution(net.graph)
+        candidates = Candidates(net.graph, budgets, distribution, lambda purpose, source=source: source, list, *told)
+        gates = narrowed(candidates)
+        assert gates is not None
+        assert min(kept for kept, _ in kept_units(net, gates)) >= 2
+        model = extract(net, net.graph.architecture(gates))
+        widths = [module.out_channels for module in model.modules() if isinstance(module, nn.Conv2d)]
+        assert min(widths) >= 2
+
+
 def test_a_thinned_network_drops_branches_of_every_stage_the_least_important_of_each_first() -> None:
     """Importances of another stage do not count, however large they are; what is filled up is one branch in part."""
     candidates = proposing("macs<=35%")
@@ -264,4 +297,5 @@ def proposing(budget: str, slices: int = 8) -> Candidates:
     start = importance_start(budgets, net.graph, found.edges, check(profile(budgets)))
     distribution = start.distribution(net.graph)
     source = torch.Generator()
-    return Candidates(net.graph, budgets, distribution, lambda purpose: source, list, found.edges, stages_of(net))
+    told = (found.edges, stages_of(net), kept_last(net))
+    return Candidates(net.graph, budgets, distribution, lambda purpose: source, list, *told)

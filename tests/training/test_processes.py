@@ -35,10 +35,14 @@ QUICK = (*TINY, "--device", "cpu", "--threads", "1")
 
 
 class Started:
-    """`torchrun` with its ranks, which end with the block whatever happens."""
+    """`torchrun` with its ranks, which end with the block whatever happens.
 
-    def __init__(self, count: int, *arguments: object, restarts: int = 0) -> None:
+    It looks at them every `watch` seconds, and ends all when one is gone: the others may say why only if they are faster.
+    """
+
+    def __init__(self, count: int, *arguments: object, restarts: int = 0, watch: float = 0.1) -> None:
         launcher = ("-m", "torch.distributed.run", "--nproc-per-node", count, "--max-restarts", restarts)
+        launcher = (*launcher, "--monitor-interval", watch)
         rendezvous = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
         command = [sys.executable, *launcher, *rendezvous, "-m", "tests.training.ranks", *arguments]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"}
@@ -69,8 +73,8 @@ class Started:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
 
-def ended(count: int, *arguments: object, restarts: int = 0) -> tuple[int, str]:
-    with Started(count, *arguments, restarts=restarts) as started:
+def ended(count: int, *arguments: object, **options: Any) -> tuple[int, str]:
+    with Started(count, *arguments, **options) as started:
         return started.ended()
 
 
@@ -234,7 +238,7 @@ def test_a_stopped_and_twice_killed_run_goes_on_with_the_same_bits(folder: Path,
     assert phase_of(run) == "search"
     assert any((run / "checkpoints").glob("*.checkpoint"))
     clock = time.monotonic()
-    code, said = ended(2, "run", "kill:race:3", *search)
+    code, said = ended(2, "run", "kill:race:3", *search, watch=5)
     assert code != 0, said
     assert time.monotonic() - clock < LIMIT / 2, "all ranks end soon after one"
     assert "error: process 0 of 2 has lost another one" in said, said

@@ -107,7 +107,7 @@ def _list(entries: list[Reproduction], scale: str, as_json: bool, quiet: bool) -
     for row in found:
         shown.add_row(row["table"], str(row["runs"]), _time(row["estimated_seconds"]), row["about"])
     print_table(shown)
-    click.echo(f"estimates at {scale} scale: all runs one after the other on this machine, from a timed training step")
+    click.echo(f"estimates at {scale} scale: all runs one after the other on one core, from a timed training step")
     return 0
 
 

@@ -7,6 +7,7 @@ from functools import cache
 
 import torch
 
+from budgetnet.costs.latency.timing import torch_threads
 from budgetnet.records.results import DataDescription
 from budgetnet.reproduce.settings import Setting, cost_of
 from budgetnet.runs.config import Config
@@ -74,7 +75,10 @@ def _share(config: Config, chosen: Setting) -> float:
 
 @cache
 def _pace(family: str, chosen: Setting) -> float:
-    """Seconds of training per multiply-add and image, from a few steps on noise; the same for all runs of a space."""
+    """Seconds of training per multiply-add and image, from a few steps on noise; the same for all runs of a space.
+
+    On one thread, as many as a worker has by default: two beside another process can be many times slower.
+    """
     found = chosen.network(PROBES[family])
     assert found is not None
     space, name = found
@@ -88,7 +92,9 @@ def _pace(family: str, chosen: Setting) -> float:
     recipe = fast(PROBE_EPOCHS).alone()
     data = DataDescription("noise", chosen.task, tuple(map(str, range(chosen.classes))), chosen.shape)
     job = Job(net, Task(), feed, feed, None, [], recipe, config, data, net.architecture(name), device)
-    return estimated_seconds(job, check_job(job)) / (recipe.finish_epochs * BATCHES * images * price)
+    with torch_threads(1):
+        seconds = estimated_seconds(job, check_job(job))
+    return seconds / (recipe.finish_epochs * BATCHES * images * price)
 
 
 def _noise(chosen: Setting, images: int) -> tuple[torch.Tensor, torch.Tensor]:

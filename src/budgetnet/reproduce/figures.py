@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ from budgetnet.pictures.report.charts import altair, lines, static
 from budgetnet.pictures.report.networks import Networks
 from budgetnet.pictures.report.series import timeline
 from budgetnet.records.folder import read_run
-from budgetnet.reproduce.table import Comparison, kind
+from budgetnet.reproduce.table import Comparison, kind, searched
+from budgetnet.runs.sweep.table import Row
 
 MOMENTS = 10
 """Rows of the table of dynamics."""
 CHART_WIDTH, CHART_HEIGHT = 720, 400
+PUBLISHED, SELECTED = ("published", "ours"), ("validation", "test")
+"""What the shapes of a plane's points tell apart."""
 SERIES = (("loss", "training loss"), ("entropy", "entropy, bits per edge"))
 
 
@@ -48,22 +51,32 @@ def draw_plane(comparison: Comparison, out: Path, published: bool) -> Path | Non
             points.append(_point(line.model, "published", line.published.cost, line.published.accuracy))
         if line.ours is not None and line.ours.test is not None:
             points.append(_point(line.model, "ours", line.ours.cost, line.ours.test))
-    return _write(_plane(points, comparison.heading), out) if points else None
+    return _write(_plane(points, comparison.heading, "test accuracy, %", PUBLISHED), out) if points else None
+
+
+def draw_selection(comparison: Comparison, rows: Sequence[Row], models: Mapping[str, str], out: Path) -> Path | None:
+    """Model selection as in the paper's supplement: all searches on validation data, those that were tested on test."""
+    points: list[dict[str, Any]] = []
+    for model, row in searched(comparison.cost, rows, models):
+        for who, part in zip(SELECTED, ("validation", "test"), strict=True):
+            if row[part] is not None:
+                points.append(_point(model, who, row["value"] / comparison.unit, 100 * row[part]))
+    return _write(_plane(points, comparison.heading, "accuracy, %", SELECTED), out) if points else None
 
 
 def _point(model: str, who: str, cost: float, accuracy: float) -> dict[str, Any]:
     return {"name": model, "kind": kind(model), "who": who, "cost": cost, "accuracy": accuracy}
 
 
-def _plane(points: list[dict[str, Any]], heading: str) -> dict[str, Any]:
+def _plane(points: list[dict[str, Any]], heading: str, title: str, kinds: tuple[str, str]) -> dict[str, Any]:
     """Costs are spread over two orders of magnitude, hence their logarithm."""
     alt = altair()
     above, models = alt.Legend(orient="top"), list(dict.fromkeys(point["kind"] for point in points))
-    shapes = alt.Scale(domain=["published", "ours"], range=["circle", "diamond"])
+    shapes = alt.Scale(domain=list(kinds), range=["circle", "diamond"])
     chart = alt.Chart(alt.Data(values=points)).mark_point(size=80, strokeWidth=2)
     chart = chart.encode(
         x=alt.X("cost:Q", title=heading, scale=alt.Scale(type="log", nice=False, padding=16), axis=_axis(7)),
-        y=alt.Y("accuracy:Q", title="test accuracy, %", scale=alt.Scale(zero=False, padding=16), axis=_axis(6)),
+        y=alt.Y("accuracy:Q", title=title, scale=alt.Scale(zero=False, padding=16), axis=_axis(6)),
         color=alt.Color("kind:N", sort=models, title=None, legend=above),
         shape=alt.Shape("who:N", title=None, scale=shapes, legend=above),
     )

@@ -15,6 +15,7 @@ from budgetnet.reproduce.figures import (
     draw_dynamics,
     draw_found,
     draw_plane,
+    draw_selection,
     dynamics_of,
     dynamics_table,
     last_entropy,
@@ -42,7 +43,13 @@ def write_outcome(
     comparisons = [compare(one, entry.setting("full"), table, models, entropies) for one in entry.tables]
     found = list(dict.fromkeys(run for one in comparisons for run in selected(one)))
     pictures = draw_found(out / RUNS, found, out)
-    missing = _draw_charts(comparisons, [] if entry.tables else trained, scale == "full", out)
+    missing: list[str] = []
+    try:
+        for one in comparisons:
+            _draw_planes(one, table, models, scale, out)
+        draw_dynamics([] if entry.tables else trained, out)
+    except UserError as error:
+        missing = [f"no charts were drawn: {error}"]
     value = {
         **_about(entry, scale, table),
         "tables": [as_json(one) for one in comparisons],
@@ -55,16 +62,10 @@ def write_outcome(
     return value, missing
 
 
-def _draw_charts(
-    comparisons: Sequence[Comparison], dynamics: Sequence[tuple[str, Path]], published: bool, out: Path
-) -> list[str]:
-    try:
-        for one in comparisons:
-            draw_plane(one, out / f"accuracy-{one.cost.partition('(')[0]}{_machines(one.cost)}.svg", published)
-        draw_dynamics(dynamics, out)
-    except UserError as error:
-        return [f"no charts were drawn: {error}"]
-    return []
+def _draw_planes(one: Comparison, table: Sequence[Row], models: Mapping[str, str], scale: str, out: Path) -> None:
+    cost = f"{one.cost.partition('(')[0]}{_machines(one.cost)}"
+    draw_plane(one, out / f"accuracy-{cost}.svg", scale == "full")
+    draw_selection(one, table, models, out / f"selection-{cost}.svg")
 
 
 def _machines(cost: str) -> str:

@@ -125,7 +125,7 @@ _SMALL_PARTS = Setting(
     task="segmentation",
     batch_size=SMALL_BATCH // 2,
     groups=SMALL_GROUPS,
-    penalties="0.3:1:2",
+    penalties="1",
 )
 REDUCED = {
     "cifar10": _SMALL10,

@@ -98,18 +98,23 @@ def _ours(
     One front for each model, whatever the width of the fabric that it was found in.
     """
     found: dict[str, list[Ours]] = {}
-    searched: dict[str, list[Row]] = {}
+    by_model: dict[str, list[Row]] = {}
     for row in rows:
-        if row["state"] != FINISHED:
-            continue
-        if row["architecture"] is not None:
+        if row["state"] == FINISHED and row["architecture"] is not None:
             found.setdefault(models[row["run"]], []).append(_entry(row, table))
-        elif row["cost"] == table.cost:
-            searched.setdefault(models[row["run"]], []).append(row)
-    for model, members in searched.items():
+    for model, row in searched(table.cost, rows, models):
+        by_model.setdefault(model, []).append(row)
+    for model, members in by_model.items():
         chosen = front([(row["value"], row["validation"]) for row in members])
         found[model] = [_entry(members[i], table, entropies.get(members[i]["run"])) for i in reversed(chosen)]
     return found
+
+
+def searched(cost: str, rows: Sequence[Row], models: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
+    """The finished searches under a cost, with their models."""
+    for row in rows:
+        if row["state"] == FINISHED and row["architecture"] is None and row["cost"] == cost:
+            yield models[row["run"]], row
 
 
 def _entry(row: Row, table: PublishedTable, entropy: float | None = None) -> Ours:

@@ -15,7 +15,7 @@ from budgetnet.data.feeds import Feed
 from budgetnet.data.seeds import generator_of
 from budgetnet.errors import Interrupted
 from budgetnet.network.graph import Architecture
-from budgetnet.strategies.candidates import Candidates, Chooser, Samples, stages_of
+from budgetnet.strategies.candidates import Candidates, Chooser, Samples, kept_last, stages_of
 from budgetnet.strategies.race import Race, Rung
 from budgetnet.strategies.sampling import FullStep, SampledStep, Sampling
 from budgetnet.strategies.state import SearchState
@@ -227,6 +227,7 @@ class Choose:
             evidence,
             None if state.inherited is None else state.inherited.importance,
             stages_of(state.net),
+            kept_last(state.net),
         )
 
     def take_first_that_holds(

@@ -173,8 +173,8 @@ def something_of_all(graph: Graph) -> Tensor:
 
 
 def narrowed(candidates: Candidates) -> Tensor | None:
-    """The knapsack that drops no branch and leaves every bundle a unit, as far as the budgets allow."""
-    return knapsack(candidates, something_of_all(candidates.graph))
+    """The knapsack that drops no branch and leaves something of every bundle, as far as the budgets allow."""
+    return knapsack(candidates, candidates.kept_last)
 
 
 def narrow_enough(candidates: Candidates) -> bool:
