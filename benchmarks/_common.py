@@ -22,6 +22,8 @@ from budgetnet.records import environment
 RESULTS = Path(os.environ.get("BENCHMARK_RESULTS") or Path(__file__).parent / "results")
 """Another folder keeps the numbers of a trial apart from those that are committed."""
 ROOT = Path(__file__).parent.parent
+PLACES = {"--data-root": "DATA", "--out": "FOLDER", "--peers": "PYTHON"}
+"""Options that name a place, and what stands for it in the command of a result."""
 T = TypeVar("T")
 
 
@@ -45,12 +47,18 @@ def write_result(name: str, payload: Mapping[str, Any], variant: str = "") -> Pa
     return path
 
 
+def command(name: str, arguments: Sequence[str]) -> str:
+    """How to make a result again; where things lie on this machine is nobody's business."""
+    said = [PLACES.get(before, given) for before, given in zip(["", *arguments], arguments, strict=False)]
+    return shlex.join(["python", "-m", f"benchmarks.{name}", *said])
+
+
 def save_result(name: str, payload: Mapping[str, Any], variant: str = "") -> Path:
     """The same without printing."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     made = {
         "benchmark": name,
-        "command": shlex.join(["python", "-m", f"benchmarks.{name}", *sys.argv[1:]]),
+        "command": command(name, sys.argv[1:]),
         "commit": commit(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "versions": environment.versions(),

@@ -25,11 +25,14 @@ from budgetnet.reproduce.published import PublishedRow
 from budgetnet.reproduce.table import Comparison, Line, Ours, as_markdown
 
 PAGE = ROOT / "docs" / "paper-tables.md"
+WITHOUT_OURS = re.compile(r"\|  \|  \|  \|  \|  \|$", re.MULTILINE)
+FULL_SIZE = "| – | – | – |  | needs a GPU |"
 HEAD = """# The paper's tables, with ours in them
 
 Every row that is published, its cost recomputed where the network is known, and our rows of a **reduced setting**
 ([the paper's tables and figures](reproduction.md) describes it, and says what follows): compare ours with ours
-only. Fixed networks are one run each. Of the searches, those on the front of cost and validation accuracy are
+only. Published rows without ours are of networks of the paper's size: they need a GPU (`--scale full`), and have not
+been run. Fixed networks are one run each. Of the searches, those on the front of cost and validation accuracy are
 shown; one that a cheaper network dominates is not. LCCL and MSDNet are means over seeds. Entropy is that of Γ at
 the end, in bits an edge. This page is made by `python -m benchmarks._paper_tables` from the files
 `reproduce_*.json` and `rivals*.json` of `benchmarks/results`.
@@ -75,7 +78,8 @@ def with_rivals(table: Comparison, data: str) -> Comparison:
         kind = model.partition(" ")[0].partition(",")[0]
         place = max((i for i, line in enumerate(lines) if line.model.startswith(kind)), default=None)
         cost, validation, test = (found[key]["mean"] for key in ("macs", "validation", "test"))
-        ours = Ours(cost / table.unit, validation, test, f"mean of {found['test']['n']}")
+        runs = found["test"]["n"]
+        ours = Ours(cost / table.unit, validation, test, f"mean of {runs}" if runs > 1 else "one run")
         if place is not None:
             lines.insert(place + 1, Line(model, ours=ours))
     return replace(table, lines=tuple(lines))
@@ -89,7 +93,7 @@ def sections() -> Iterator[str]:
             continue
         value = json.loads(path.read_text(encoding="utf-8"))
         for one in value["tables"]:
-            yield as_markdown(with_rivals(comparison(one), entry.data), {})
+            yield WITHOUT_OURS.sub(FULL_SIZE, as_markdown(with_rivals(comparison(one), entry.data), {}))
 
 
 def page() -> str:

@@ -3,7 +3,8 @@
 CIFAR-10 at 16×16, 10,000 images, as `budgetnet reproduce` at reduced scale, or CIFAR-100 with 20,000. LCCL: 20 and 32
 layers of 8, 16 and 32 channels; its multiply-adds are a mean over the test images. MSDNet: two scales, since a third
 would be 4×4 and leave nothing for a classifier to shrink; an exit's multiply-adds are those of all layers and
-classifiers up to it. Schedules are the published ones, as shares of the epochs. Every row is kept in the file as it
+classifiers up to it. Schedules are the published ones, as shares of the epochs; batches are of 64 images, as for all
+networks of the protocol (LCCL's 128 leave it half as many steps, too few to learn). Every row is kept in the file as it
 comes.
 
     python -m benchmarks.rivals --data-root DATA [--data cifar10] [--models LCCL,MSDNet] [--seeds 0,1,2] [--epochs 24]
@@ -39,6 +40,7 @@ from budgetnet.training.trainer import Trainer
 DEPTHS = (20, 32)
 SMALL = Settings(exits=4, channels=8, growth=4, factors=(1, 2), exit_channels=32)
 LR, MOMENTUM, WEIGHT_DECAY = 0.1, 0.9, 1e-4
+BATCH = 64
 GENTLE, LCCL_MILESTONES, MSDNET_MILESTONES = 0.03, (0.45, 0.7, 0.9), (0.5, 0.75)
 
 
@@ -119,17 +121,17 @@ class Protocol:
     epochs: float
 
 
-def feeds_of(protocol: Protocol, batch: int, seed: int) -> list[Feed]:
+def feeds_of(protocol: Protocol, seed: int) -> list[Feed]:
     """Training, validation and test batches."""
     data = load(protocol.setting.data, protocol.root)
     device = Device()
     splits = ((data.train, data.augmentation), (data.validation, None), (data.test, None))
-    return [device.feed(split, batch, seed, augmentation) for split, augmentation in splits]
+    return [device.feed(split, BATCH, seed, augmentation) for split, augmentation in splits]
 
 
 def lccl_rows(depth: int, seed: int, protocol: Protocol) -> Iterator[dict[str, Any]]:
     """One network: its mean cost over the test images."""
-    feeds, classes = feeds_of(protocol, 128, seed), protocol.setting.classes
+    feeds, classes = feeds_of(protocol, seed), protocol.setting.classes
     torch.manual_seed(seed)
     net = trained(lambda: LCCL(depth, classes, channels=8), Task(), lccl_rate, feeds, protocol.epochs)
     assert isinstance(net, LCCL)
@@ -139,7 +141,7 @@ def lccl_rows(depth: int, seed: int, protocol: Protocol) -> Iterator[dict[str, A
 
 def msdnet_rows(seed: int, protocol: Protocol) -> Iterator[dict[str, Any]]:
     """A row for every exit."""
-    feeds = feeds_of(protocol, 64, seed)
+    feeds = feeds_of(protocol, seed)
     settings = replace(SMALL, classes=protocol.setting.classes)
     torch.manual_seed(seed)
     task = Task(all_exits, last_exit)  # type: ignore[arg-type]
