@@ -37,7 +37,7 @@ QUICK = (*TINY, "--device", "cpu", "--threads", "1")
 class Started:
     """`torchrun` with its ranks, which end with the block whatever happens.
 
-    It looks at them every `watch` seconds, and ends all when one is gone: the others may say why only if they are faster.
+    It looks at them every `watch` seconds, and ends all when one is gone: the others say why only if they are faster.
     """
 
     def __init__(self, count: int, *arguments: object, restarts: int = 0, watch: float = 0.1) -> None:
