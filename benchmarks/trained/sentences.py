@@ -27,11 +27,26 @@ from budgetnet.runs.result import Result
 from budgetnet.training.metrics import Metric
 
 PART = "sentences"
-PACKAGES = ("numpy", "scipy", "sklearn", "torch", "dask", "distributed", "PIL", "hypothesis", "mkdocs")
+PACKAGES = (
+    *("numpy", "scipy", "sklearn", "torch", "dask", "distributed", "PIL", "hypothesis", "mkdocs", "sympy", "networkx"),
+    *("transformers", "sentence_transformers", "huggingface_hub", "onnxscript", "tensorboard", "mypy", "pip"),
+    *(
+        "IPython",
+        "setuptools",
+        "pydantic",
+        "pygments",
+        "tornado",
+        "werkzeug",
+        "playwright",
+        "narwhals",
+        "altair",
+        "openvino",
+    ),
+)
 """Beside the standard library."""
-LENGTH, BATCH, LR, EPOCHS = 32, 32, 5e-4, 8.0
+LENGTH, BATCH, LR, EPOCHS = 32, 32, 5e-4, 6.0
 """Tokens of a sentence at most, sentences in a batch, the largest learning rate (AdamW), epochs."""
-TRAINED, HELD, PAIRS = 30_000, 1000, 20_000
+TRAINED, HELD, PAIRS = 60_000, 1000, 20_000
 """Sentences that are learned from, of validation and of test data each, and pairs of the latter."""
 BAR = 0.95
 PARTS = ("test", "validation")
