@@ -164,12 +164,6 @@ def _within_stages(importance: Tensor, graph: Graph, stages: Tensor | None) -> T
     return found
 
 
-def something_of_all(graph: Graph) -> Tensor:
-    """The mask of every branch and of the first unit of every bundle."""
-    first = {units[0] for units in graph.bundles.values()}
-    return torch.tensor([edge.bundle is None or place in first for place, edge in enumerate(graph.edges)])
-
-
 def narrowed(candidates: Candidates) -> Tensor | None:
     """The knapsack that drops no branch and leaves something of every bundle, as far as the budgets allow."""
     return knapsack(candidates, candidates.kept_last)
@@ -180,7 +174,8 @@ def narrow_enough(candidates: Candidates) -> bool:
 
     Under a limit on time it seldom does, since a branch takes its time however narrow it is.
     """
-    least = something_of_all(candidates.graph)[None]
+    assert candidates.kept_last is not None
+    least = candidates.kept_last[None]
     return all(float(b.meter.evaluate(least)[0]) <= LEAST_SHARE * b.maximum for b in candidates.budgets)
 
 
