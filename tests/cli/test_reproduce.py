@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from budgetnet.reproduce import REPRODUCTIONS, Method, Reproduction, Setting, catalogue
+from budgetnet.costs.units import show
+from budgetnet.reproduce import REPRODUCTIONS, Method, Reproduction, Setting, catalogue, plan_of
 from budgetnet.reproduce.catalogue import baseline, search
 from budgetnet.reproduce.figures import draw_dynamics, dynamics_of, dynamics_table
+from budgetnet.reproduce.outcome import write_outcome
 from budgetnet.reproduce.published import PublishedRow, PublishedTable
 from tests.small_runs import refused, run_cli
 
@@ -91,6 +93,7 @@ def test_a_whole_reproduction(capsys: Capture, tmp_path: Path, monkeypatch: pyte
         folder / "runs" / fixed["ours"]["run"] / "weights.safetensors"
     ).read_bytes()
     dynamics_come_from_records(folder / "runs" / found["run"], tmp_path)
+    dynamics_say_what_the_runs_end_as(folder, found["run"])
 
 
 def dynamics_come_from_records(run: Path, out: Path) -> None:
@@ -102,6 +105,18 @@ def dynamics_come_from_records(run: Path, out: Path) -> None:
     assert len(lines) == 2 + 10
     losses = [row["value"] for row in rows if row["series"] == "training loss"]
     assert f"| {losses[-1]:.3f} |" in lines[-1]
+
+
+def dynamics_say_what_the_runs_end_as(folder: Path, run: str) -> None:
+    plan, models = plan_of(MINIATURE.methods("reduced"), "here")
+    value, _ = write_outcome(replace(MINIATURE, tables=()), "reduced", plan, models, folder)
+    summary = json.loads((folder / "runs" / run / "summary.json").read_text())
+    (ours,) = [one for one in value["dynamics"] if one["rows"] == dynamics_of(folder / "runs" / run)]
+    assert ours["model"] == "B-ResNet"
+    ends = [summary[name] for name in ("macs", "validation_accuracy", "test_accuracy")]
+    assert [ours[name] for name in ("macs", "validation", "test")] == ends
+    text = (folder / "table.md").read_text()
+    assert f"- B-ResNet, at the end: {show(ends[0], 'macs')} multiply-adds; {ends[1]:.2%} validation" in text
 
 
 def test_a_dry_run_prints_every_run_without_data(

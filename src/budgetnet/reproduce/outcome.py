@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from budgetnet.costs.units import show
 from budgetnet.errors import UserError
 from budgetnet.naming.files import write_file
 from budgetnet.records.environment import environment
@@ -27,6 +28,8 @@ from budgetnet.runs.sweep.table import Row, rows
 
 RUNS = "runs"
 """The sweep, in the folder of the reproduction."""
+ENDS = ("macs", "validation", "test")
+"""What is said of the networks of a figure of dynamics, which are in no table."""
 EXPLAINED = (
     " Recomputed is the cost of the published network, built here in the paper's setting. What was found is chosen on "
     "the front of (cost, validation accuracy); its test accuracy took no part in that."
@@ -38,7 +41,8 @@ def write_outcome(
 ) -> tuple[dict[str, Any], list[str]]:
     """The table as a value, and what could not be drawn for want of an extra."""
     table = rows(plan, out / RUNS)
-    trained = [(models[row["run"]], out / RUNS / row["run"]) for row in table if row["state"] == FINISHED]
+    finished = [row for row in table if row["state"] == FINISHED]
+    trained = [(models[row["run"]], out / RUNS / row["run"]) for row in finished]
     entropies = {run.name: last_entropy(run) for _, run in trained}
     comparisons = [compare(one, entry.setting("full"), table, models, entropies) for one in entry.tables]
     found = list(dict.fromkeys(run for one in comparisons for run in selected(one)))
@@ -53,13 +57,24 @@ def write_outcome(
     value = {
         **_about(entry, scale, table),
         "tables": [as_json(one) for one in comparisons],
-        "dynamics": [{"model": model, "rows": dynamics_of(run)} for model, run in trained] if not entry.tables else [],
+        "dynamics": [] if entry.tables else [_dynamics(row, models, out) for row in finished],
     }
     RunFolder(out).write_json("table.json", value)
     text = [_head(entry, scale, plan, len(trained)), *(as_markdown(one, pictures) for one in comparisons)]
-    text += [] if entry.tables else [dynamics_table(trained)]
+    text += [] if entry.tables else [dynamics_table(trained), *(_end(row, models) for row in finished), ""]
     write_file(out / "table.md", "\n".join(text).encode())
     return value, missing
+
+
+def _dynamics(row: Row, models: Mapping[str, str], out: Path) -> dict[str, Any]:
+    ends = {name: row[name] for name in ENDS}
+    return {"model": models[row["run"]], **ends, "rows": dynamics_of(out / RUNS / row["run"])}
+
+
+def _end(row: Row, models: Mapping[str, str]) -> str:
+    """What a run of a figure ends as."""
+    scores = [f"{row[part]:{row['format']}} {part}" for part in ("validation", "test") if row[part] is not None]
+    return f"- {models[row['run']]}, at the end: {show(row['macs'], 'macs')} multiply-adds; {', '.join(scores)}"
 
 
 def _draw_planes(one: Comparison, table: Sequence[Row], models: Mapping[str, str], scale: str, out: Path) -> None:
