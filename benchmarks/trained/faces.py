@@ -11,7 +11,8 @@ from torch import nn
 from benchmarks.trained import macs
 from benchmarks.trained.study import SELF, Protocol, Study
 
-PROTOCOL = Protocol("lfw-parts:size=64", before=40.0, after=40.0)
+PROTOCOL = Protocol("lfw-parts:size=64", before=40.0, after=120.0)
+"""So few channels take long to learn: with 40 epochs uniform widths had 0.3 points less on validation data."""
 POINTS = 0.5
 """Points of pixel accuracy that the smaller network may lose."""
 
