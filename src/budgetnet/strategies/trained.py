@@ -37,6 +37,8 @@ CANDIDATES = 4 + RANDOM_WIDTHS
 """Two knapsacks, Γ's mode, uniform and random widths."""
 LEAST_SHARE = 2 / 3
 """Of the budgets that a network with something of every layer may cost for narrowing to be enough."""
+CHEAP_SHARE = 0.2
+"""Of the full network's cost up to which such a network is cheap."""
 UNIT_STEP = 1e-4
 """By how much less a unit is preferred than the one before it, whose channels are more important."""
 EPOCHS = 8.0
@@ -170,13 +172,18 @@ def narrowed(candidates: Candidates) -> Tensor | None:
 
 
 def narrow_enough(candidates: Candidates) -> bool:
-    """Whether to meet the budgets by narrowing alone: where that leaves a share of each to choose by importance.
+    """Whether to meet the budgets by narrowing alone.
 
-    Under a limit on time it seldom does, since a branch takes its time however narrow it is.
+    So it is where that leaves a share of each budget to choose by importance, or where narrow layers are so cheap that
+    dropping branches would save little. A branch costs few multiply-adds if it is narrow, but its time all the same.
     """
     assert candidates.kept_last is not None
     least = candidates.kept_last[None]
-    return all(float(b.meter.evaluate(least)[0]) <= LEAST_SHARE * b.maximum for b in candidates.budgets)
+    return all(
+        (cost := float(b.meter.evaluate(least)[0])) <= LEAST_SHARE * b.maximum
+        or cost <= min(b.maximum, CHEAP_SHARE * b.meter.full)
+        for b in candidates.budgets
+    )
 
 
 @dataclass(frozen=True)
