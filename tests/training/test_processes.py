@@ -7,6 +7,7 @@ seconds, so that the checks of a module share one, which leaves its findings in 
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -34,48 +35,56 @@ LIMIT = 400
 QUICK = (*TINY, "--device", "cpu", "--threads", "1")
 
 
-class Started:
-    """`torchrun` with its ranks, which end with the block whatever happens.
+def started(*arguments: object, **environment: object) -> subprocess.Popen[str]:
+    """A Python process of its own session."""
+    paths = os.pathsep.join([str(ROOT), *sys.path])
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **{k: str(v) for k, v in environment.items()}},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
 
-    It looks at them every `watch` seconds, and ends all when one is gone: the others say why only if they are faster.
-    """
 
-    def __init__(self, count: int, *arguments: object, restarts: int = 0, watch: float = 0.1) -> None:
-        launcher = ("-m", "torch.distributed.run", "--nproc-per-node", count, "--max-restarts", restarts)
-        launcher = (*launcher, "--monitor-interval", watch)
-        rendezvous = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
-        command = [sys.executable, *launcher, *rendezvous, "-m", "tests.training.ranks", *arguments]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(
-            list(map(str, command)),
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def __enter__(self) -> "Started":
-        return self
-
-    def ended(self) -> tuple[int, str]:
-        """The exit code, and everything that was printed."""
-        said, _ = self.process.communicate(timeout=LIMIT)
-        return self.process.returncode, said
-
-    def __exit__(self, *error: object) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()  # torchrun ends its ranks
+def ended(count: int, *arguments: object, restarts: int = 0) -> tuple[int, str]:
+    """The exit code of `torchrun` and everything that was printed; its ranks end with it whatever happens."""
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", count, "--max-restarts", restarts)
+    rendezvous = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
+    process = started(*launcher, *rendezvous, "-m", "tests.training.ranks", *arguments)
+    try:
+        said, _ = process.communicate(timeout=LIMIT)
+        return process.returncode, said
+    finally:
+        if process.poll() is None:
+            process.terminate()  # torchrun ends its ranks
             try:
-                self.process.wait(60)
+                process.wait(60)
             except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
 
 
-def ended(count: int, *arguments: object, **options: Any) -> tuple[int, str]:
-    with Started(count, *arguments, **options) as started:
-        return started.ended()
+def ended_unwatched(count: int, *arguments: object) -> list[tuple[int, str]]:
+    """Exit codes and words of ranks without torchrun, which ends the others as soon as one is gone, often in mid-word."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    all_ranks = [
+        started(
+            *("-m", "tests.training.ranks", *arguments),
+            **{**shared, "RANK": rank, "LOCAL_RANK": rank, "TORCHELASTIC_RESTART_COUNT": 0},
+        )
+        for rank in range(count)
+    ]
+    try:
+        words = [rank.communicate(timeout=LIMIT)[0] for rank in all_ranks]
+    finally:
+        for rank in all_ranks:
+            rank.kill()
+    return [(rank.returncode, said) for rank, said in zip(all_ranks, words, strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -238,8 +247,9 @@ def test_a_stopped_and_twice_killed_run_goes_on_with_the_same_bits(folder: Path,
     assert phase_of(run) == "search"
     assert any((run / "checkpoints").glob("*.checkpoint"))
     clock = time.monotonic()
-    code, said = ended(2, "run", "kill:race:3", *search, watch=5)
-    assert code != 0, said
+    (code, said), (killed, _) = ended_unwatched(2, "run", "kill:race:3", *search)
+    assert killed == -signal.SIGKILL
+    assert code == 2, said
     assert time.monotonic() - clock < LIMIT / 2, "all ranks end soon after one"
     assert "error: process 0 of 2 has lost another one" in said, said
     assert not (run / "summary.json").exists()
