@@ -67,7 +67,7 @@ def ended(count: int, *arguments: object, restarts: int = 0) -> tuple[int, str]:
 
 
 def ended_unwatched(count: int, *arguments: object) -> list[tuple[int, str]]:
-    """Exit codes and words of ranks without torchrun, which ends the others as soon as one is gone, often in mid-word."""
+    """Exit codes and words of ranks without torchrun, which ends the others when one is gone."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
