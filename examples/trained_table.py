@@ -42,7 +42,7 @@ def main() -> None:
     before = result.summary.before
     for name, was, now in before.compared(result.summary):
         print(f"{name}: {was} before, {now} after")
-    print(f"removed: {'; '.join(before.removed)}")
+    print(f"narrowed or dropped: {'; '.join(before.removed)}")
     print(f"teacher: {before.teacher}; certified: {'yes' if result.met else 'no'}")
 
 

@@ -65,7 +65,7 @@ def test_before_and_after_are_what_the_two_networks_say(result: Result) -> None:
     widths = [m.out_features for m in result.model.modules() if isinstance(m, torch.nn.Linear)][:2]
     said = {line.partition(":")[0]: line for line in before.removed}
     for name, width, of in zip(("0", "3"), widths, (16, 12), strict=True):
-        assert (f"{name}: {width} of {of} channels" == said[name]) if width < of else name not in said
+        assert (f"{name}: keeps {width} of {of} channels" == said[name]) if width < of else name not in said
     assert {"chosen", "uniform"} == before.race_losses.keys()
     rows = {name: (a, b) for name, a, b in before.compared(result.summary)}
     assert {"validation accuracy", "test accuracy", "macs", "params", "weights file"} == rows.keys()
@@ -86,7 +86,7 @@ def test_the_page_says_before_and_after(result: Result) -> None:
     kept = words.partition("What was kept?")[2].partition("Where does the cost go?")[0]
     for line in before.removed:
         name, _, what = line.partition(": ")
-        assert f"{name} {what}" in kept or what == "dropped"
+        assert f"{name} {what.removeprefix('keeps ')}" in kept or what == "dropped"
 
 
 def test_the_summary_is_read_back(result: Result) -> None:
@@ -104,7 +104,7 @@ def test_a_result_of_uniform_widths_says_so(tmp_path: Path, result: Result) -> N
     assert before is not None
     assert found.summary.macs == least
     assert before.uniform
-    assert before.removed == ("0: 4 of 16 channels", "3: 3 of 12 channels")
+    assert before.removed == ("0: keeps 4 of 16 channels", "3: keeps 3 of 12 channels")
     assert "The chosen network has uniform widths: every layer keeps the same share." in before.notes()
 
 

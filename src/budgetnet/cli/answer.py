@@ -31,7 +31,7 @@ def print_answer(summary: Summary, folder: Path) -> None:
     certificate = RunFolder(folder).certificate()
     _print_rows(list(_rows(summary, folder, certificate)))
     if summary.before is not None:
-        click.echo(f"removed: {'; '.join(map(printable, summary.before.removed)) or 'nothing'}")
+        click.echo(f"narrowed or dropped: {'; '.join(map(printable, summary.before.removed)) or 'nothing'}")
         click.echo(" ".join(map(printable, summary.before.notes())))
     for warning in summary.warnings:
         click.echo(f"note: {warning}")

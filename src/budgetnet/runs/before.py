@@ -33,7 +33,7 @@ def removed(net: SuperNetwork, architecture: Architecture) -> tuple[str, ...]:
             left = axis.width([live[unit] for unit in units])
             if left < axis.blocks:
                 what = "channels" if axis.channels == 1 else f"heads or groups of {axis.channels} channels"
-                lines.append(f"{axis.name}: {left} of {axis.blocks} {what}")
+                lines.append(f"{axis.name}: keeps {left} of {axis.blocks} {what}")
     return tuple(lines)
 
 
