@@ -89,6 +89,8 @@ PAGES: Mapping[Path, Sequence[Callable[[], str]]] = {
     ROOT / "docs" / "experiments.md": [
         functools.partial(ablation, "recipe_parts_resnet_30_16", "ResNet fabric, 30 %", "the default of then"),
         functools.partial(ablation, "recipe_parts_neural_10_16", "neural fabric, 10 %", "the default of then"),
+        functools.partial(ablation, "ablation_resnet_30_16", "ResNet fabric, 30 %, now", "the default"),
+        functools.partial(ablation, "ablation_neural_10_16", "neural fabric, 10 %, now", "the default"),
         functools.partial(ablation, "ablation_resnet_100_16", "ResNet fabric, 100 %, now", "the default"),
     ],
     ROOT / "docs" / "reproduction.md": [paper_method],

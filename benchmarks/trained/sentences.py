@@ -44,7 +44,7 @@ PACKAGES = (
     ),
 )
 """Beside the standard library."""
-LENGTH, BATCH, LR, EPOCHS = 32, 32, 5e-4, 6.0
+LENGTH, BATCH, LR, EPOCHS = 32, 32, 5e-4, 8.0
 """Tokens of a sentence at most, sentences in a batch, the largest learning rate (AdamW), epochs."""
 TRAINED, HELD, PAIRS = 60_000, 1000, 20_000
 """Sentences that are learned from, of validation and of test data each, and pairs of the latter."""
