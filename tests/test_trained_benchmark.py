@@ -97,7 +97,7 @@ def test_a_network_of_other_widths_is_rebuilt_from_its_weights() -> None:
 
 def test_the_program_runs_once_what_the_ledger_does_not_have(tmp_path: Path) -> None:
     study = Study(TINY, Ledger(tmp_path / "ledger.json"), tmp_path / "runs")
-    contestants = ("ours", "uniform", "taught", "magnitude", "random")
+    contestants = ("ours", "uniform", "uniform-taught", "magnitude", "random")
     macs.run(study, [0.5], [0], contestants)
     entries = study.ledger.entries()
     made = sorted((found["contestant"], found.get("teacher", "")) for found in entries.values())

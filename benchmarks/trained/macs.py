@@ -16,9 +16,13 @@ RATES = (0.1, 0.02)
 validation is kept."""
 DRAWS = 2
 """Networks of random widths for each seed."""
-CONTESTANTS = ("ours", "magnitude", "uniform", "ours-alone", "taylor", "taught", "scratch", "random", "fastnas")
-"""In the order of what they are worth. `ours` has its default teacher, `ours-alone` none; `taught` are uniform widths
-and the best peer so far with the same teacher."""
+TAUGHT = "-taught"
+CONTESTANTS = (
+    *("ours", "magnitude", "uniform", "ours-alone", "taylor", "scratch", "random", "fastnas"),
+    *(f"{name}{TAUGHT}" for name in ("uniform", "magnitude", "fastnas")),
+)
+"""In the order of what they are worth. `ours` has its default teacher, `ours-alone` none; those that are taught have
+the same one."""
 
 
 def run(study: Study, shares: Sequence[float], seeds: Sequence[int], contestants: Sequence[str]) -> None:
@@ -30,15 +34,11 @@ def run(study: Study, shares: Sequence[float], seeds: Sequence[int], contestants
 
 
 def _run_one(study: Study, share: float, seed: int, name: str) -> None:
-    if name in peers.TOOLS:
-        peer(study, name, share, seed)
-    elif name == "taught":
-        widths(study, share, seed, None, SELF)
-        best = best_peer(study, share)
-        if best is not None:
-            peer(study, best, share, seed, SELF)
-    elif name == "uniform":
-        widths(study, share, seed, None, NONE)
+    plain, teacher = name.removesuffix(TAUGHT), SELF if name.endswith(TAUGHT) else NONE
+    if plain in peers.TOOLS:
+        peer(study, plain, share, seed, teacher)
+    elif plain == "uniform":
+        widths(study, share, seed, None, teacher)
     elif name == "random":
         for draw in range(DRAWS):
             widths(study, share, seed, draw, NONE)
@@ -127,19 +127,6 @@ def _in_order(found: tuple[tuple[int, float], Any]) -> tuple[int, int]:
     """Seeds in their order, and shares in the order of `SHARES`."""
     (seed, share), _ = found
     return seed, SHARES.index(share) if share in SHARES else len(SHARES)
-
-
-def best_peer(study: Study, share: float) -> str | None:
-    """The tool that is best by validation with the first seed; None before any has been run."""
-    found = [
-        entry for entry in study.entries(part=PART, limit=share, teacher=NONE) if entry["contestant"] in peers.TOOLS
-    ]
-    first = min((entry["seed"] for entry in found), default=None)
-    scores = {entry["contestant"]: 0.0 for entry in found}
-    for entry in found:
-        if entry["seed"] == first:
-            scores[entry["contestant"]] = max(scores[entry["contestant"]], entry.get("validation", 0.0))
-    return max(scores, key=scores.__getitem__) if scores else None
 
 
 def full_macs(study: Study, seed: int) -> int:
