@@ -30,8 +30,8 @@ from budgetnet.strategies.recipes import Recipe
 DEFAULT = "default"
 BATCHES = 30_000 // 128
 """Of an epoch, for Γ's rate."""
-SLOWER = 16
-"""By how much Γ's rate is divided for it to hardly move."""
+SLOWER = {"Γ at a quarter of its rate": 4, "Γ hardly moves": 16}
+"""By how much Γ's rate is divided."""
 LAST = 50
 """Steps at the end of a search over which the cost of samples is averaged."""
 
@@ -40,12 +40,12 @@ def variants(epochs: float) -> dict[str, str]:
     """Recipes by the names of the variants."""
     usual = choose("fast", epochs, "classification")
     assert isinstance(usual, Recipe)
-    rate = default_rate(round(usual.search_epochs * BATCHES)) / SLOWER
+    rate = default_rate(round(usual.search_epochs * BATCHES))
     return {
         DEFAULT: "fast",
         "race alone": "fast:warmup_epochs=0,search_epochs=0",
         "without the race": "fast:racers=1",
-        "Γ hardly moves": f"fast:policy_lr={rate:.5f}",
+        **{name: f"fast:policy_lr={rate / slower:.5f}" for name, slower in SLOWER.items()},
     }
 
 
