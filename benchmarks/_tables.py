@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks._common import RESULTS, ROOT
@@ -28,6 +30,11 @@ SUMMARY = (
     "budget used (≥ 95 %)",
     "wall time / training (≤ 1.5 at 16 epochs, ≤ 1.2 at 64)",
 )
+ABLATIONS = {
+    "ablation_resnet_30_16": "ResNet fabric, 30 %, now",
+    "ablation_neural_10_16": "neural fabric, 10 %, now",
+    "ablation_resnet_100_16": "ResNet fabric, 100 %, now",
+}
 Found = Mapping[str, Any]
 Cells = tuple[str, ...]
 
@@ -68,15 +75,30 @@ def _variant(name: str, about: Found) -> Cells:
     )
 
 
+def ablations() -> str:
+    """Every variant minus the default over all pairs of the protocols that it was run on."""
+    found: dict[str, list[float]] = {}
+    for name in ABLATIONS:
+        rows = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["tables"]
+        first = {row["seed"]: row["test"] for row in rows.pop("default")}
+        for variant, mine in rows.items():
+            found.setdefault(variant, []).extend(100 * (row["test"] - first[row["seed"]]) for row in mine)
+    lines = [
+        (variant, f"{fmean(gaps):+.1f} ± {stdev(gaps) / math.sqrt(len(gaps)):.1f}".replace("-", "−"), str(len(gaps)))
+        for variant, gaps in found.items()
+    ]
+    return table(("all budgets, now", "minus the default", "pairs"), lines)
+
+
 def paper_method(name: str, title: str) -> str:
     """The paper's method with one setting changed at a time: docs/reproduction.md."""
     head = (title, "validation, %", "test, %", "cost / budget", "entropy, bits", "dead")
     found = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["variants"]
     rows = []
-    for name, about in found.items():
+    for variant, about in found.items():
         spread = [_spread(about[key]) for key in ("validation", "test")]
         more = [f"{about[key]['mean']:.2f}" if key in about else NOT_MEASURED for key in ("used", "entropy", "dead")]
-        rows.append((f"{name} ({about['test']['n']})", *spread, *more))
+        rows.append((f"{variant} ({about['test']['n']})", *spread, *more))
     return table(head, rows)
 
 
@@ -89,9 +111,8 @@ PAGES: Mapping[Path, Sequence[Callable[[], str]]] = {
     ROOT / "docs" / "experiments.md": [
         functools.partial(ablation, "recipe_parts_resnet_30_16", "ResNet fabric, 30 %", "the default of then"),
         functools.partial(ablation, "recipe_parts_neural_10_16", "neural fabric, 10 %", "the default of then"),
-        functools.partial(ablation, "ablation_resnet_30_16", "ResNet fabric, 30 %, now", "the default"),
-        functools.partial(ablation, "ablation_neural_10_16", "neural fabric, 10 %, now", "the default"),
-        functools.partial(ablation, "ablation_resnet_100_16", "ResNet fabric, 100 %, now", "the default"),
+        *(functools.partial(ablation, name, title, "the default") for name, title in ABLATIONS.items()),
+        ablations,
     ],
     ROOT / "docs" / "reproduction.md": [
         functools.partial(paper_method, "paper_method", "B-ResNet, 60 % of the multiply-adds"),
