@@ -35,6 +35,7 @@ ABLATIONS = {
     "ablation_neural_10_16": "neural fabric, 10 %, now",
     "ablation_resnet_100_16": "ResNet fabric, 100 %, now",
 }
+PARTS = ("validation", "test")
 Found = Mapping[str, Any]
 Cells = tuple[str, ...]
 
@@ -77,17 +78,20 @@ def _variant(name: str, about: Found) -> Cells:
 
 def ablations() -> str:
     """Every variant minus the default over all pairs of the protocols that it was run on."""
-    found: dict[str, list[float]] = {}
+    gaps: dict[str, dict[str, list[float]]] = {}
     for name in ABLATIONS:
         rows = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["tables"]
-        first = {row["seed"]: row["test"] for row in rows.pop("default")}
+        first = {row["seed"]: row for row in rows.pop("default")}
         for variant, mine in rows.items():
-            found.setdefault(variant, []).extend(100 * (row["test"] - first[row["seed"]]) for row in mine)
-    lines = [
-        (variant, f"{fmean(gaps):+.1f} ± {stdev(gaps) / math.sqrt(len(gaps)):.1f}".replace("-", "−"), str(len(gaps)))
-        for variant, gaps in found.items()
-    ]
-    return table(("all budgets, now", "minus the default", "pairs"), lines)
+            found = gaps.setdefault(variant, {part: [] for part in PARTS})
+            for part, values in found.items():
+                values += [100 * (row[part] - first[row["seed"]][part]) for row in mine]
+    head = ("all budgets, now, minus the default", *(f"{part}, points" for part in PARTS), "pairs")
+    return table(head, [(name, *map(_gap, found.values()), str(len(found["test"]))) for name, found in gaps.items()])
+
+
+def _gap(values: Sequence[float]) -> str:
+    return f"{fmean(values):+.1f} ± {stdev(values) / math.sqrt(len(values)):.1f}".replace("-", "−")
 
 
 def paper_method(name: str, title: str) -> str:
