@@ -98,18 +98,20 @@ def test_the_price_of_a_search() -> None:
         for epochs in (16, 64)
     }
     said = row("Whole search")
-    assert f"{min(walls[16]):.2f} to {max(walls[16]):.2f} at 16 epochs" in said
-    for wall in walls[64]:
-        assert f"{wall:.2f} at 64" in said
+    for epochs, text in ((16, "at 16 epochs"), (64, "at 64")):
+        ends = dict.fromkeys(f"{wall:.2f}" for wall in (min(walls[epochs]), max(walls[epochs])))
+        assert f"{' to '.join(ends)} {text}" in said
 
 
-SEEDS = {2: "two", 3: "three"}
+SEEDS = {2: "two", 3: "three", 5: "five"}
+TIMED = ("resnet_30_16", "resnet_30_64", "neural_10_16", "neural_10_64")
 
 
 def test_search_against_random_networks_with_the_same_seconds() -> None:
-    said, found = row("Search − random networks that train"), result("quality_neural_10_64")["timed"]
-    assert re.findall(r"[+−][\d.]+ ± [\d.]+", said) == differences("timed", "neural_10_64")
-    assert f"64 epochs, {SEEDS[found['n']]} seeds" in said
+    said = row("Search − random networks that train")
+    assert re.findall(r"[+−][\d.]+ ± [\d.]+", said) == differences("timed", *TIMED)
+    a, b, c, d = (SEEDS[result(f"quality_{name}")["timed"]["n"]] for name in TIMED)
+    assert f"({a}, {b}; {c}, {d} seeds)" in said
 
 
 TRAINED = ("ours, taught", "ours", "magnitude", "taylor", "fastnas", "uniform", "random", "scratch")
