@@ -194,7 +194,7 @@ def main() -> None:
                 keep(study.searched(name, seed))
         found = [row["folder"] for row in rows if (row["variant"], row["seed"]) == (USUAL, seed)]
         if found and missing(ALONE, seed):
-            keep(study.alone(ALONE, given.out / found[0] / "architecture.json", seed))
+            keep(study.alone(ALONE, study.out / found[0] / "architecture.json", seed))
     for seed, architecture in enumerate(study.random()):
         if missing(CHANCE, seed):
             keep(study.alone(CHANCE, architecture, seed))
