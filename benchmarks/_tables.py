@@ -120,6 +120,7 @@ PAGES: Mapping[Path, Sequence[Callable[[], str]]] = {
     ],
     ROOT / "docs" / "reproduction.md": [
         functools.partial(paper_method, "paper_method", "B-ResNet, 60 % of the multiply-adds"),
+        functools.partial(paper_method, "paper_method_b-cnf", "B-CNF, a quarter of CNF W=2"),
     ],
 }
 
