@@ -1,7 +1,7 @@
 """Why is the paper's method where it is in a reduced setting? One setting changed at a time.
 
 The setting is that of `budgetnet reproduce` at reduced scale: CIFAR-10 at 16×16, 10,000 images, 24 epochs; B-ResNet
-under 60 % of the ResNet-20's multiply-adds, or B-CNF under 4.5 % of the whole fabric's, a quarter of CNF W=2's. Searches
+under 60 % of the ResNet-20's multiply-adds, or B-CNF under 4.5 % of the whole fabric's, a quarter of CNF W=2. Searches
 differ in Γ's rate, in λ, in the length of the warm-up, or in the length of the whole. Beside them: the networks that
 they found and random ones of the same cost, each trained alone for as many epochs. `used` is the cost of what was found
 over the budget; `entropy` is that of Γ at the end, in bits an edge, and `dead` the share of it in edges that begin or
